@@ -4,6 +4,7 @@
 use crate::commands::daemon::{Control, interval};
 use crate::commands::elsewhere::Elsewhere;
 use crate::commands::volume::Volume;
+use crate::platform::ublk::begin::{self, BEGIN, SCAN};
 use crate::{Failure, commands, serve};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;
@@ -146,6 +147,18 @@ pub enum Command {
     /// Print the manual page
     #[command(hide = true)]
     Man,
+    /// Start a device of ublk, which the daemon then takes over
+    #[command(hide = true, name = BEGIN)]
+    UblkBegin {
+        /// Its number
+        id: u32,
+    },
+    /// Read the partition table of a device of ublk
+    #[command(hide = true, name = SCAN)]
+    UblkScan {
+        /// Its number
+        id: u32,
+    },
 }
 
 impl Command {
@@ -179,6 +192,8 @@ impl Command {
             } => commands::attach::attach(&volume, queues, depth, &change),
             Command::Attach { json, .. } => commands::attach::list(json),
             Command::Detach { volume, force } => commands::attach::detach(&volume, force),
+            Command::UblkBegin { id } => begin::begin(id),
+            Command::UblkScan { id } => begin::scan(id),
             Command::Drill(command) => commands::drill::run(&command),
             Command::Web(command) => commands::web::run(command),
             Command::Advise(command) => commands::advise::run(&command),

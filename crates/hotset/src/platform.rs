@@ -103,7 +103,12 @@ impl Platform for UringPlatform {
         };
         let timer = self.local.env().timer;
         let open = async || {
-            let opening = self.host.open_disk_aside(path, &options);
+            let place = path.to_owned();
+            let opening = async {
+                let looked = self.host.aside(move || ublk::stack::refuse_own(&place));
+                looked.await??;
+                self.host.open_disk_aside(path, &options).await
+            };
             let opened = Deadline::new(&timer, OPEN_MAX).bound(opening).await;
             opened.unwrap_or_else(|| {
                 let what =

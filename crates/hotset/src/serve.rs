@@ -192,16 +192,13 @@ async fn run(
     for pool in &mut first.pools {
         pool.cold.value |= cold;
     }
-    let node = Node::start(&first, platform, frontends).await?;
+    let node = Node::start(&first, platform.clone(), frontends).await?;
+    let devices = attached.settled().await;
+    for what in attached.left(&config) {
+        platform.event(node::Event::Frontend { what });
+    }
     // What the command line adds is for this start alone.
     node.devices.adopt(config);
-    let devices = match attached.settled().await {
-        Ok(devices) => devices,
-        Err(why) => {
-            node.stop().await?;
-            return Err(why);
-        }
-    };
     for socket in sockets.nbd {
         nbd.serve(socket);
     }

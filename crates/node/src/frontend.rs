@@ -12,12 +12,15 @@ use block::{Env, Gate, IoResult, Nanos, Sectors};
 use control::config::{Config, Listen};
 use control::doors::Doors;
 use control::status::Status;
+use origin::Identity;
 
 /// What a frontend shows of a volume beside its bytes.
 #[derive(Clone, Debug, Default)]
 pub struct About {
     /// A line for people.
     pub description: String,
+    /// Its origin: volumes with the same bytes have the same, whatever they are called.
+    pub origin: Identity,
     /// Refuse everything that writes.
     pub read_only: bool,
     /// By what it is to be reached.

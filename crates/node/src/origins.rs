@@ -72,6 +72,11 @@ impl<D: Driver> Origin<D> {
         })
     }
 
+    /// Who it is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
     /// The device for the volume.
     pub fn device(&self) -> Guarded<Leaf<D>> {
         self.device.clone()

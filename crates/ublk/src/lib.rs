@@ -9,5 +9,7 @@
 pub mod life;
 pub mod uapi;
 
-pub use life::{Attach, Event, Refusal, Step, Wanted, mark};
+pub use life::{
+    Attach, Event, Found, Refusal, Step, Wanted, choose, is_marked, mark, mark_of_name,
+};
 pub use uapi::{Command, Control, Descriptor, DeviceInfo, Features, IoCommand, Params, State};

@@ -1,19 +1,22 @@
 //! The life of a device: made, or taken over from a server that has died.
 //!
 //! Invariants:
-//!     a device is taken over ⟹ its mark is that of the name, its shape is the wanted one
-//!     or smaller, and nobody serves it any more
+//!     a device is taken over ⟹ its mark is that of the origin, its shape is the wanted one or
+//!     smaller, it asks for every flush, and nobody serves it any more
 //!     it grows only once it is served: what waits in it lies within its former size
 //!     the driver permits a recovery only once every I/O of the dead server has ended
 //!     (`uring` keeps the device open until then): a request that is given out again is
 //!     never overtaken by what its first server still had in flight
+//!     a new device is started by a process of its own, which answers no request with data,
+//!     and is then taken over like any other: while the kernel reads the partition table, the
+//!     end of the daemon leaves nothing behind that waits for the daemon
 //!
 //! A machine is given what happened, and says what to do next; it does nothing itself.
 
 #[cfg(test)]
 mod tests;
 
-use crate::uapi::{Command, Control, DeviceInfo, Features, Params, REQUEST_MAX, State};
+use crate::uapi::{Command, Control, DeviceInfo, Features, Made, Params, REQUEST_MAX, State};
 use block::Nanos;
 use std::fmt;
 
@@ -21,17 +24,65 @@ use std::fmt;
 const PAUSE: Nanos = Nanos::from_millis(5);
 /// How long a dead server may take to release it: a disk that does not answer keeps its I/O.
 pub const RELEASE_MAX: Nanos = Nanos::from_secs(60);
+/// How long a device may be live whose recorded process is a stranger's: the driver notices the
+/// death of a server late, and numbers of processes are used again.
+const LIVE_MAX: Nanos = Nanos::from_secs(3);
 
 const EPERM: i32 = 1;
 const EACCES: i32 = 13;
 const EBUSY: i32 = 16;
 
-/// What marks the device of volume `name` (FNV-1a).
-pub fn mark(name: &str) -> u64 {
-    let bytes = b"hotset:".iter().chain(name.as_bytes());
+/// The first bits of every mark.
+const MAGIC: u64 = 0x6873;
+const MAGIC_AT: u32 = 48;
+
+fn fnv(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    let bytes = bytes.into_iter();
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
+}
+
+/// The mark of the device of a volume whose origin has this identity: an origin has one volume.
+pub fn mark(origin: &[u8]) -> u64 {
+    let hash = fnv(b"hotset origin:".iter().chain(origin).copied());
+    let hash = (hash ^ (hash >> MAGIC_AT)) & ((1 << MAGIC_AT) - 1);
+    (MAGIC << MAGIC_AT) | hash
+}
+
+/// Whether a device has a mark of hotset.
+pub fn is_marked(mark: u64) -> bool {
+    mark >> MAGIC_AT == MAGIC
+}
+
+/// The mark that the first releases made of the name of a volume alone.
+pub fn mark_of_name(name: &str) -> u64 {
+    fnv(b"hotset:".iter().copied().chain(name.bytes()))
+}
+
+/// A device of this machine, and the volume that it was made for where that is recorded.
+pub type Found = (DeviceInfo, Option<String>);
+
+/// The device among `found` that is of the volume `name` with this mark. `Err`: another one has
+/// the name, so that two would bear it.
+pub fn choose(found: &[Found], mark: u64, name: &str) -> Result<Option<u32>, Refusal> {
+    let of_origin = |state: fn(State) -> bool| {
+        let mut all = found.iter().map(|(info, _)| info);
+        all.find(|info| info.mark == mark && state(info.state))
+    };
+    // One that was never started holds nothing.
+    let known = of_origin(|state| state != State::Dead).or_else(|| of_origin(|_| true));
+    if let Some(info) = known {
+        return Ok(Some(info.id));
+    }
+    let mut named = found.iter().filter(|(info, of)| {
+        info.state != State::Dead && of.as_deref().is_some_and(|of| of == name)
+    });
+    match named.next() {
+        Some((info, _)) if is_marked(info.mark) => Err(Refusal::OtherOrigin(info.id)),
+        Some((info, _)) if info.mark == mark_of_name(name) => Err(Refusal::Unmarked(info.id)),
+        _ => Ok(None),
+    }
 }
 
 /// The device that shall be.
@@ -47,7 +98,7 @@ pub struct Wanted {
     pub depth: u16,
     /// Its shape.
     pub params: Params,
-    /// The number of the device that had this name last.
+    /// The number of the device that has this mark; see [`choose`].
     pub known: Option<u32>,
 }
 
@@ -60,6 +111,9 @@ pub enum Step {
     Look(i32),
     /// Wait, then say so.
     Pause(Nanos),
+    /// Have a process of its own serve the device with errors, start it and end. The answer is
+    /// the driver's.
+    Begin(DeviceInfo),
     /// Open the device and let each of its tags wait for a request, then say so.
     Serve(DeviceInfo),
     /// The block device is there.
@@ -99,10 +153,48 @@ pub enum Refusal {
     },
     /// Its dead server still has I/O in flight.
     NotReleased(u32),
+    /// A device of that name has another origin.
+    OtherOrigin(u32),
+    /// A device of that name does not say what its origin is.
+    Unmarked(u32),
     /// It is there in another shape.
-    Reshaped(u32),
+    Reshaped(u32, Difference),
     /// The driver refused a command for another reason.
     Failed(Command, i32),
+}
+
+/// What keeps a device from being that of its volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Difference {
+    /// The volume is smaller.
+    Shrunk,
+    /// The volume is larger, and the driver cannot enlarge devices.
+    Grown,
+    /// The volume has another logical block.
+    Block,
+    /// The volume takes no writes.
+    Writable,
+    /// The kernel keeps flushes to itself.
+    Unflushed,
+    /// The driver says nothing that is understood.
+    Unknown,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Difference::Shrunk => "the volume has shrunk since",
+            Difference::Grown => {
+                "the volume has grown on a kernel before 6.16, which keeps devices as they are"
+            }
+            Difference::Block => "the volume has another logical block now",
+            Difference::Writable => "the volume is read-only now, and the device takes writes",
+            Difference::Unflushed => {
+                "the device was made without a write cache, so that no flush would reach the volume"
+            }
+            Difference::Unknown => "its shape cannot be read",
+        })
+    }
 }
 
 impl fmt::Display for Refusal {
@@ -118,7 +210,7 @@ impl fmt::Display for Refusal {
             ),
             Refusal::InUse { id, pid } => write!(
                 f,
-                "/dev/ublkb{id} of that name is served by process {pid}; stop that first"
+                "/dev/ublkb{id} of its origin is served by process {pid}; stop that first"
             ),
             Refusal::NotReleased(id) => write!(
                 f,
@@ -126,11 +218,23 @@ impl fmt::Display for Refusal {
                  disks, then start again",
                 RELEASE_MAX.0 / 1_000_000_000
             ),
-            Refusal::Reshaped(id) => write!(
+            Refusal::OtherOrigin(id) => write!(
                 f,
-                "/dev/ublkb{id} is left from a server that died, and the volume has shrunk since, \
-                 has another logical block, or has grown on a kernel before 6.16, which keeps \
-                 devices as they are; unmount it and remove it with `hotset detach`"
+                "/dev/ublkb{id} is of a volume of that name with another origin, and was left alone; \
+                 start the daemon that has that origin, and unmount and detach the device there, or \
+                 give up what waits in it by `hotset detach --force`"
+            ),
+            Refusal::Unmarked(id) => write!(
+                f,
+                "/dev/ublkb{id} was made by an earlier release, which did not note its origin, and was \
+                 left alone; start that release to unmount and detach it, or give up what waits in \
+                 it by `hotset detach --force`"
+            ),
+            Refusal::Reshaped(id, difference) => write!(
+                f,
+                "/dev/ublkb{id} is left from a server that died, and was left alone: {difference}; give \
+                 the volume its former shape to unmount and detach the device, or give up what waits \
+                 in it by `hotset detach --force`"
             ),
             Refusal::Failed(command, number) => write!(
                 f,
@@ -148,6 +252,8 @@ pub struct Attach {
     features: Features,
     /// A device that is taken over has to grow.
     grows: bool,
+    /// The device that was made here.
+    made: Option<u32>,
     stage: Stage,
     waited: Nanos,
 }
@@ -156,14 +262,14 @@ pub struct Attach {
 enum Stage {
     Features,
     Info,
-    Params(DeviceInfo),
     Look(DeviceInfo),
+    Params(DeviceInfo),
     StartRecovery(DeviceInfo),
     Recovering(u32),
     Removing,
     Add,
     SetParams(DeviceInfo),
-    Starting(u32),
+    Starting(DeviceInfo),
     Growing(u32),
     End,
 }
@@ -175,6 +281,7 @@ impl Attach {
             wanted,
             features: Features(0),
             grows: false,
+            made: None,
             stage: Stage::Features,
             waited: Nanos::ZERO,
         }
@@ -195,12 +302,9 @@ impl Attach {
             // One that is gone is no obstacle.
             (Stage::Info, Event::Answer(Err(_))) => self.add(),
             (Stage::Info, Event::Answer(Ok(bytes))) => self.found(&bytes),
+            (Stage::Look(info), Event::Runs(runs)) => self.looked(info, runs),
+            (Stage::Look(info), Event::Paused) => self.info(info.id),
             (Stage::Params(info), Event::Answer(answer)) => self.compare(info, answer),
-            (Stage::Look(info), Event::Runs(true)) => {
-                let (id, pid) = (info.id, info.pid);
-                self.refuse(Refusal::InUse { id, pid }, None)
-            }
-            (Stage::Look(info), Event::Runs(false)) => self.recover(info),
             (Stage::StartRecovery(info), Event::Paused) => self.recover(info),
             (Stage::StartRecovery(info), Event::Answer(Ok(_))) => {
                 self.stage = Stage::Recovering(info.id);
@@ -208,29 +312,29 @@ impl Attach {
             }
             (Stage::StartRecovery(info), Event::Answer(Err(EBUSY))) => {
                 if self.waited >= RELEASE_MAX {
-                    return self.refuse(Refusal::NotReleased(info.id), None);
+                    return self.refuse(Refusal::NotReleased(info.id));
                 }
-                self.waited += PAUSE;
-                Step::Pause(PAUSE)
+                self.pause()
             }
             (Stage::Removing, Event::Answer(Ok(_))) => self.add(),
             (Stage::Add, Event::Answer(Ok(bytes))) => self.added(&bytes),
             (Stage::SetParams(info), Event::Answer(Ok(_))) => {
-                self.stage = Stage::Starting(info.id);
-                Step::Serve(info)
+                self.stage = Stage::Starting(info);
+                Step::Begin(info)
             }
-            (Stage::Recovering(id), Event::Serving) => self.start(Command::EndRecovery, id),
-            (Stage::Starting(id), Event::Serving) => self.start(Command::Start, id),
+            (Stage::Starting(info), Event::Answer(Ok(_))) => self.recover(info),
+            (Stage::Recovering(id), Event::Serving) => {
+                let mut ask = Control::of(Command::EndRecovery, id);
+                ask.data = self.wanted.pid.into();
+                Step::Control(ask)
+            }
             (Stage::Recovering(id), Event::Answer(Ok(_))) if self.grows => {
                 self.stage = Stage::Growing(id);
                 let mut ask = Control::of(Command::UpdateSize, id);
                 ask.data = self.wanted.params.sectors.0;
                 Step::Control(ask)
             }
-            (
-                Stage::Recovering(id) | Stage::Starting(id) | Stage::Growing(id),
-                Event::Answer(Ok(_)),
-            ) => {
+            (Stage::Recovering(id) | Stage::Growing(id), Event::Answer(Ok(_))) => {
                 self.stage = Stage::End;
                 Step::Live(id)
             }
@@ -241,32 +345,62 @@ impl Attach {
 
     fn features(&mut self, answer: Result<Vec<u8>, i32>) -> Step {
         self.features = match answer {
-            Err(EPERM | EACCES) => return self.refuse(Refusal::Denied, None),
+            Err(EPERM | EACCES) => return self.refuse(Refusal::Denied),
             Err(_) => Features(0),
             Ok(bytes) => Features::decode(&bytes).unwrap_or(Features(0)),
         };
         match self.wanted.known {
-            _ if !self.features.has(Features::NEEDED) => self.refuse(Refusal::TooOld, None),
+            _ if !self.features.has(Features::NEEDED) => self.refuse(Refusal::TooOld),
             None => self.add(),
-            Some(id) => {
-                self.stage = Stage::Info;
-                let mut ask = Control::of(Command::GetInfo, id);
-                ask.buffer = vec![0; DeviceInfo::BYTES];
-                Step::Control(ask)
-            }
+            Some(id) => self.info(id),
         }
     }
 
-    /// A device has the number that was recorded; whether it is this one.
+    fn info(&mut self, id: u32) -> Step {
+        self.stage = Stage::Info;
+        let mut ask = Control::of(Command::GetInfo, id);
+        ask.buffer = vec![0; DeviceInfo::BYTES];
+        Step::Control(ask)
+    }
+
+    fn pause(&mut self) -> Step {
+        self.waited += PAUSE;
+        Step::Pause(PAUSE)
+    }
+
+    /// A device has the number that was found; whether it is this one, and who has it.
     fn found(&mut self, bytes: &[u8]) -> Step {
         let info = DeviceInfo::decode(bytes);
         let Some(info) = info.filter(|info| info.mark == self.wanted.mark) else {
             return self.add();
         };
-        if info.state == State::Dead {
-            self.stage = Stage::Removing;
-            return Step::Control(Control::of(Command::Delete, info.id));
+        match info.state {
+            State::Dead => {
+                self.stage = Stage::Removing;
+                Step::Control(Control::of(Command::Delete, info.id))
+            }
+            // The number of the dead server may be this process's: each daemon of a container is
+            // its first process.
+            State::Live if info.pid != self.wanted.pid as i32 => {
+                self.stage = Stage::Look(info);
+                Step::Look(info.pid)
+            }
+            State::Live | State::Quiesced | State::Other(_) => self.params(info),
         }
+    }
+
+    fn looked(&mut self, info: DeviceInfo, runs: bool) -> Step {
+        match runs {
+            false => self.params(info),
+            true if self.waited < LIVE_MAX => self.pause(),
+            true => self.refuse(Refusal::InUse {
+                id: info.id,
+                pid: info.pid,
+            }),
+        }
+    }
+
+    fn params(&mut self, info: DeviceInfo) -> Step {
         self.stage = Stage::Params(info);
         let mut ask = Control::of(Command::GetParams, info.id);
         ask.buffer = vec![0; Params::BYTES];
@@ -275,21 +409,31 @@ impl Attach {
     }
 
     fn compare(&mut self, info: DeviceInfo, answer: Result<Vec<u8>, i32>) -> Step {
-        let shape = match answer {
-            Ok(bytes) => Params::decode_size(&bytes),
+        let made = match answer {
+            Ok(bytes) => Made::decode(&bytes),
             Err(number) => return self.failed(self.stage, number),
         };
-        let wanted = Params::decode_size(&self.wanted.params.encode());
-        let (Some((is, block)), Some((wanted, wanted_block))) = (shape, wanted) else {
-            return self.refuse(Refusal::Reshaped(info.id), None);
+        let wanted = &self.wanted.params;
+        let difference = match made {
+            None => Some(Difference::Unknown),
+            Some(made) => {
+                self.grows = wanted.sectors > made.sectors;
+                let can_grow = self.features.has(Features::UPDATE_SIZE);
+                let differs = [
+                    (wanted.sectors < made.sectors, Difference::Shrunk),
+                    (self.grows && !can_grow, Difference::Grown),
+                    (wanted.block_shift() != made.block_shift, Difference::Block),
+                    (wanted.read_only && !made.read_only, Difference::Writable),
+                    (!made.flushes, Difference::Unflushed),
+                ];
+                let first = differs.into_iter().find(|(differs, _)| *differs);
+                first.map(|(_, difference)| difference)
+            }
         };
-        self.grows = wanted > is;
-        let is_possible = !self.grows || self.features.has(Features::UPDATE_SIZE);
-        if wanted < is || block != wanted_block || !is_possible {
-            return self.refuse(Refusal::Reshaped(info.id), None);
+        match difference {
+            Some(difference) => self.refuse(Refusal::Reshaped(info.id, difference)),
+            None => self.recover(info),
         }
-        self.stage = Stage::Look(info);
-        Step::Look(info.pid)
     }
 
     fn recover(&mut self, info: DeviceInfo) -> Step {
@@ -318,42 +462,38 @@ impl Attach {
         let Some(info) = DeviceInfo::decode(bytes) else {
             return self.failed(self.stage, 0);
         };
+        self.made = Some(info.id);
         self.stage = Stage::SetParams(info);
         let mut ask = Control::of(Command::SetParams, info.id);
         ask.buffer = self.wanted.params.encode().to_vec();
         Step::Control(ask)
     }
 
-    fn start(&mut self, command: Command, id: u32) -> Step {
-        let mut ask = Control::of(command, id);
-        ask.data = self.wanted.pid.into();
-        Step::Control(ask)
-    }
-
     /// The driver has refused the command of `stage`.
     fn failed(&mut self, stage: Stage, number: i32) -> Step {
         if matches!(number, EPERM | EACCES) && stage == Stage::Add {
-            return self.refuse(Refusal::Denied, None);
+            return self.refuse(Refusal::Denied);
         }
-        let (command, made) = match stage {
-            Stage::Features => (Command::GetFeatures, None),
-            Stage::Info => (Command::GetInfo, None),
-            Stage::Params(_) => (Command::GetParams, None),
-            Stage::Look(_) | Stage::StartRecovery(_) => (Command::StartRecovery, None),
-            // What waits in a device that is taken over is not to be lost.
-            Stage::Recovering(_) => (Command::EndRecovery, None),
-            Stage::Growing(_) => (Command::UpdateSize, None),
-            Stage::Removing => (Command::Delete, None),
-            Stage::Add => (Command::Add, None),
-            Stage::SetParams(info) => (Command::SetParams, Some(info.id)),
-            Stage::Starting(id) => (Command::Start, Some(id)),
+        let command = match stage {
+            Stage::Features => Command::GetFeatures,
+            Stage::Info | Stage::Look(_) => Command::GetInfo,
+            Stage::Params(_) => Command::GetParams,
+            Stage::StartRecovery(_) => Command::StartRecovery,
+            Stage::Recovering(_) => Command::EndRecovery,
+            Stage::Growing(_) => Command::UpdateSize,
+            Stage::Removing => Command::Delete,
+            Stage::Add => Command::Add,
+            Stage::SetParams(_) => Command::SetParams,
+            Stage::Starting(_) => Command::Start,
             Stage::End => unreachable!("nothing was asked"),
         };
-        self.refuse(Refusal::Failed(command, number), made)
+        self.refuse(Refusal::Failed(command, number))
     }
 
-    fn refuse(&mut self, why: Refusal, made: Option<u32>) -> Step {
+    /// What waits in a device that was taken over is not to be lost: only one that was made here
+    /// is to be removed.
+    fn refuse(&mut self, why: Refusal) -> Step {
         self.stage = Stage::End;
-        Step::Refused(why, made)
+        Step::Refused(why, self.made)
     }
 }

@@ -5,8 +5,11 @@
 //!
 //! Everything is in the order of bytes of the machine.
 
+mod params;
 #[cfg(test)]
 mod tests;
+
+pub use params::{Made, Params};
 
 use block::{Extent, Fua, Lba, PAGE_BYTES, Request, SECTOR_BYTES, Sectors};
 
@@ -48,8 +51,11 @@ pub enum Command {
     GetInfo,
     /// Makes a device.
     Add,
-    /// Removes a device that is not served; waits until its server has released it.
+    /// Removes a device that is not served; waits until its server has released it, and until
+    /// nobody uses its block device.
     Delete,
+    /// The same, without waiting; Linux 6.7.
+    DeleteAsync,
     /// Makes the block device; waits until each tag waits for a request.
     Start,
     /// Takes the block device away.
@@ -80,6 +86,7 @@ impl Command {
             Command::StartRecovery => (READ_WRITE, 0x10),
             Command::EndRecovery => (READ_WRITE, 0x11),
             Command::GetFeatures => (READ, 0x13),
+            Command::DeleteAsync => (READ, 0x14),
             Command::UpdateSize => (READ_WRITE, 0x15),
         };
         ioctl(direction, number, Control::BYTES as u32)
@@ -248,75 +255,6 @@ impl DeviceInfo {
             features: Features(from.u64()),
             mark: from.u64(),
         })
-    }
-}
-
-/// `struct ublk_params`: the shape of a device.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Params {
-    /// The size.
-    pub sectors: Sectors,
-    /// The logical block.
-    pub block: Sectors,
-    /// The physical block, which the kernel is best asked for.
-    pub physical: Sectors,
-    /// What is served at full speed.
-    pub optimal: Sectors,
-    /// The longest request.
-    pub request_max: Sectors,
-    /// The longest discard, and zeroing.
-    pub discard_max: Sectors,
-    /// Acknowledged writes need a flush.
-    pub volatile: bool,
-    /// Writes are refused.
-    pub read_only: bool,
-    /// Seeks cost time.
-    pub rotational: bool,
-}
-
-impl Params {
-    /// The length of the structure: the header, the basic and the discard parameters,
-    /// those of zoned devices, and padding.
-    pub const BYTES: usize = 112;
-
-    /// The structure.
-    pub fn encode(&self) -> [u8; Self::BYTES] {
-        const BASIC: u32 = 1 << 0;
-        const DISCARD: u32 = 1 << 1;
-        let shift = |sectors: Sectors| sectors.bytes().ilog2() as u8;
-        let mut out = Encoder::new();
-        out.u32(Self::BYTES as u32);
-        out.u32(BASIC | DISCARD);
-        // FUA is asked of devices with a volatile cache alone.
-        out.u32(
-            u32::from(self.read_only)
-                | u32::from(self.rotational) << 1
-                | u32::from(self.volatile) << 2
-                | u32::from(self.volatile) << 3,
-        );
-        out.u8(shift(self.block));
-        out.u8(shift(self.physical));
-        out.u8(shift(self.optimal));
-        out.u8(shift(self.physical));
-        out.u32(self.request_max.0 as u32);
-        out.u32(0); // No chunks.
-        out.u64(self.sectors.0);
-        out.u64(0); // No boundary in memory.
-        out.u32(self.physical.bytes() as u32);
-        out.u32(self.physical.bytes() as u32);
-        out.u32(self.discard_max.0 as u32);
-        out.u32(self.discard_max.0 as u32);
-        out.u16(1);
-        out.zeroes(2 + 16 + 32 + 4);
-        out.finish()
-    }
-
-    /// The size and the logical block in the structure; `None` if it is none.
-    pub fn decode_size(bytes: &[u8]) -> Option<(Sectors, u8)> {
-        let mut from = Decoder(bytes.get(12..32)?);
-        let shift = u8::from_ne_bytes(from.take());
-        from.skip(11);
-        Some((Sectors(from.u64()), shift))
     }
 }
 

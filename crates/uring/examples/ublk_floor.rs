@@ -44,7 +44,6 @@ fn main() {
         optimal: block,
         request_max: Sectors(REQUEST_BYTES as u64 / SECTOR_BYTES),
         discard_max: block,
-        volatile: false,
         read_only: true,
         rotational: false,
     };

@@ -8,8 +8,9 @@ use crate::Failure;
 use crate::platform::ublk::devices;
 use control::protocol::Request;
 use control::section::Section;
+use std::io;
 use ublk::uapi::block_device;
-use ublk::{Command, Control, DeviceInfo, State, mark};
+use ublk::{Command, Control, DeviceInfo, State};
 
 /// Has a running daemon attach a volume.
 pub fn attach(
@@ -29,6 +30,7 @@ pub fn attach(
 /// Lists the devices of hotset's volumes.
 pub fn list(json: bool) -> Result<(), Failure> {
     let found = ours()?;
+    let removed = devices::removed();
     if json {
         let rows = found.iter().map(|(name, info)| {
             serde_json::json!({
@@ -40,7 +42,15 @@ pub fn list(json: bool) -> Result<(), Failure> {
                 "depth": info.depth,
             })
         });
-        let rows: Vec<_> = rows.collect();
+        let gone = removed.iter().map(|(name, id, at)| {
+            serde_json::json!({
+                "volume": name,
+                "device": format!("/dev/{}", block_device(*id)),
+                "state": REMOVED,
+                "mounted": at,
+            })
+        });
+        let rows: Vec<_> = rows.chain(gone).collect();
         println!("{}", serde_json::Value::from(rows));
         return Ok(());
     }
@@ -55,6 +65,12 @@ pub fn list(json: bool) -> Result<(), Failure> {
             info.queues.to_string(),
             info.depth.to_string(),
         ]);
+    }
+    for (name, id, at) in &removed {
+        let device = format!("/dev/{}", block_device(*id));
+        let state = format!("{REMOVED}, mounted on {}", at.display());
+        let none = || "-".to_owned();
+        table.row([name.clone(), device, state, none(), none(), none()]);
     }
     print!("{table}");
     Ok(())
@@ -83,33 +99,49 @@ pub fn detach(volume: &str, force: bool) -> Result<(), Failure> {
              detach with --force, which loses them"
         )));
     }
-    for command in [Command::Stop, Command::Delete] {
-        let answer =
-            uring::ublk_control(Control::of(command, info.id)).map_err(Failure::runtime)?;
-        answer.map_err(|number| {
-            let cause = std::io::Error::from_raw_os_error(number);
-            Failure::Runtime(format!("{path}: the kernel refused to remove it ({cause})"))
-        })?;
-    }
+    remove(info.id, force).map_err(|cause| {
+        Failure::Runtime(format!("{path}: the kernel refused to remove it ({cause})"))
+    })?;
     devices::forget(info.id);
+    if let Some(at) = devices::still_mounted(info.id) {
+        let at = at.display();
+        println!(
+            "{path} is removed and still mounted on {at}, where all I/O fails; unmount it now"
+        );
+    }
     Ok(())
 }
+
+/// Has the kernel remove a device; with `force` its users are not waited for.
+fn remove(id: u32, force: bool) -> io::Result<()> {
+    let ask = |command| {
+        let answer = uring::ublk_control(Control::of(command, id)).map_err(io::Error::other)?;
+        answer.map(drop).map_err(io::Error::from_raw_os_error)
+    };
+    if force {
+        devices::record_removal(id);
+    }
+    ask(Command::Stop)?;
+    // Linux before 6.7 cannot but wait.
+    if force && ask(Command::DeleteAsync).is_ok() {
+        return Ok(());
+    }
+    ask(Command::Delete)
+}
+
+/// What a device is that was removed while it was mounted.
+const REMOVED: &str = "removed";
 
 /// The devices that daemons have made, with the names of their volumes.
 fn ours() -> Result<Vec<(String, DeviceInfo)>, Failure> {
     uring::ublk_available().map_err(Failure::runtime)?;
-    let all = devices::all().map_err(Failure::runtime)?;
-    let named = all.into_iter().filter_map(|info| {
-        let name = devices::name(info.id)?;
-        (info.mark == mark(&name)).then_some((name, info))
-    });
-    Ok(named.collect())
+    devices::ours().map_err(Failure::runtime)
 }
 
 fn state(info: &DeviceInfo) -> &'static str {
     match info.state {
         State::Dead => "stopped",
-        State::Live if devices::runs(info.pid) => "served",
+        State::Live if devices::is_served(info) => "served",
         State::Live | State::Quiesced => "waits for its daemon",
         State::Other(_) => "unknown",
     }

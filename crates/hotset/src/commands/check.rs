@@ -4,6 +4,7 @@ use super::table::count;
 use crate::Failure;
 use crate::commands::daemon::Control;
 use crate::configuration::{read, read_alone, warnings};
+use crate::platform::ublk::stack;
 use clap::Args;
 use control::client::Client;
 use control::plan::{Verdict, plan, verdict};
@@ -31,6 +32,11 @@ pub fn run(command: &Check) -> Result<(), Failure> {
         return against_running(file, &command.control.control);
     }
     let config = read(file)?;
+    let own = stack::problems(&config);
+    if !own.is_empty() {
+        let lines = own.iter().map(|problem| config.files.show(problem));
+        return Err(Failure::Usage(lines.collect::<Vec<_>>().join("\n")));
+    }
     for warning in warnings(&config) {
         println!("{warning} (a warning)");
     }

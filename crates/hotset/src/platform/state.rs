@@ -5,6 +5,7 @@
 //! one beside the log of each write-back volume.
 
 use super::claim::once_left;
+use super::ublk::stack::refuse_own;
 use block::{IoError, IoResult, Kind, TargetId};
 use layout::{
     BLOCK_BYTES, LOG_WITNESS_BYTES, LogSuperblock, SUPERBLOCK_BLOCKS, Superblock, SuperblockError,
@@ -68,6 +69,8 @@ async fn open(
     host: &Uring,
     local: &Local<UringDriver>,
 ) -> IoResult<(TargetId, Disk<UringDriver>)> {
+    let place = state.to_owned();
+    host.aside(move || refuse_own(&place)).await??;
     fs::create_dir_all(state).map_err(|cause| cannot(state, cause))?;
     let length = fs::metadata(path).map_or(0, |file| file.len());
     if length < whole {

@@ -5,9 +5,17 @@
 //!     the next daemon, which takes the device over
 //!     a device that is removed was withdrawn here, or by `hotset detach`
 //!
-//! Not here: the devices that this machine has (`devices`).
+//!     a device is of one origin, whatever its volume is called, and is never given to another
+//!     one device that cannot be had keeps no other from being served, and is tried again
+//!
+//! Not here: the devices that this machine has (`devices`), what lies below a path (`stack`),
+//! the processes that start devices (`begin`).
 
+pub mod begin;
 pub mod devices;
+mod memory;
+mod mounts;
+pub mod stack;
 
 use block::{
     Device, Gate, Geometry, IoError, IoResult, Kind, Nanos, PAGE_BYTES, SECTOR_BYTES, Sectors,
@@ -22,15 +30,21 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use ublk::uapi::{REQUEST_MAX, block_device};
-use ublk::{Attach, Command, Control, DeviceInfo, Event, Params, Step, Wanted, mark};
+use ublk::{
+    Attach, Command, Control, DeviceInfo, Event, Found, Params, Step, Wanted, choose, mark,
+};
 use uring::{Uring, UringDriver};
 
 use super::UringPlatform;
 
 /// The longest discard or zeroing of one request, which holds its range meanwhile.
 const DISCARD_MAX: Sectors = Sectors((32 << 20) / SECTOR_BYTES);
-/// Of Linux's `include/uapi/linux/prctl.h`.
-const PR_SET_IO_FLUSHER: libc::c_int = 57;
+/// How often a device that could not be had is tried again.
+const AGAIN: Nanos = Nanos::from_secs(5);
+/// How long the start of a device waits for the ends of its volume.
+const EDGES_MAX: Nanos = Nanos::from_secs(10);
+/// How long an attachment waits for partitions.
+const PARTITIONS_MAX: Nanos = Nanos::from_secs(5);
 /// How often it is looked whether a device that is being made is there.
 const TICK: Nanos = Nanos::from_millis(10);
 
@@ -43,14 +57,27 @@ pub struct UblkFrontend(Rc<Inner>);
 struct Inner {
     platform: UringPlatform,
     host: Uring,
-    states: RefCell<BTreeMap<String, State>>,
+    states: RefCell<BTreeMap<String, Entry>>,
 }
+
+/// What a volume's device has come to; the same for as long as the volume is to have it.
+type Entry = Rc<RefCell<State>>;
 
 #[derive(Clone)]
 enum State {
     Attaching,
     Live(u32, Rc<Served>),
     Failed(String),
+}
+
+/// The device that a volume is to have.
+struct Plan {
+    name: String,
+    mark: u64,
+    queues: Queues,
+    gate: Gate<Door<UringDriver>>,
+    options: Options,
+    params: Params,
 }
 
 /// A device as far as it has come.
@@ -74,36 +101,102 @@ impl UblkFrontend {
         })))
     }
 
-    /// Waits until every volume that is served has its device: their paths, or why not.
-    pub async fn settled(&self) -> Result<Vec<String>, String> {
+    /// Waits until the device of every volume that is served was made or refused: the paths of
+    /// those that are there.
+    pub async fn settled(&self) -> Vec<String> {
         let timer = self.0.platform.local().env().timer;
-        let is_attaching = |state: &State| matches!(state, State::Attaching);
+        let is_attaching = |entry: &Entry| matches!(*entry.borrow(), State::Attaching);
         while self.0.states.borrow().values().any(is_attaching) {
             timer.sleep(TICK).await;
         }
         let states = self.0.states.borrow();
-        let paths = states.values().map(|state| match state {
-            State::Live(id, _) => Ok(format!("/dev/{}", block_device(*id))),
-            State::Failed(why) => Err(why.clone()),
-            State::Attaching => unreachable!("none is left"),
+        let paths = states.values().filter_map(|entry| match &*entry.borrow() {
+            State::Live(id, _) => Some(format!("/dev/{}", block_device(*id))),
+            State::Failed(_) | State::Attaching => None,
         });
         paths.collect()
+    }
+
+    /// The devices that wait for a daemon, and that `config` attaches no volume for, in a line
+    /// each.
+    pub fn left(&self, config: &Config) -> Vec<String> {
+        let states = self.0.states.borrow();
+        let live = states.values().filter_map(|entry| match &*entry.borrow() {
+            State::Live(id, _) => Some(*id),
+            State::Failed(_) | State::Attaching => None,
+        });
+        let live: Vec<_> = live.collect();
+        let attaches = |name: &str| config.attachments.iter().any(|a| a.ublk.as_str() == name);
+        // Who may not ask the driver has no devices.
+        let ours = devices::ours().unwrap_or_default().into_iter();
+        let left = ours.filter(|(name, info)| {
+            let waits = info.state != ublk::State::Dead && !devices::is_served(info);
+            waits && !live.contains(&info.id) && !attaches(name)
+        });
+        left.map(|(name, info)| {
+            format!(
+                "/dev/{} is left of volume {name}, which this configuration does not attach, and what \
+                 uses it waits; attach that volume again to unmount the device, or give up what \
+                 waits in it by `hotset detach {name} --force`",
+                block_device(info.id)
+            )
+        })
+        .collect()
     }
 }
 
 impl Inner {
-    async fn attach(
-        self: Rc<Self>,
-        name: String,
-        queues: Queues,
-        gate: Gate<Door<UringDriver>>,
-        options: Options,
-        params: Params,
-    ) {
+    /// Has the device made, again and again until it is there or not wanted any more.
+    async fn attach(self: Rc<Self>, plan: Plan, entry: Entry) {
+        let timer = self.platform.local().env().timer;
+        let mut said = String::new();
+        loop {
+            match self.attempt(&plan).await {
+                Ok((id, served)) => {
+                    *entry.borrow_mut() = State::Live(id, served.clone());
+                    return self.watch(&plan.name, id, served, &entry).await;
+                }
+                Err(why) => {
+                    if why != said {
+                        let what = why.clone();
+                        self.platform.event(NodeEvent::Frontend { what });
+                        said.clone_from(&why);
+                    }
+                    *entry.borrow_mut() = State::Failed(why);
+                }
+            }
+            timer.sleep(AGAIN).await;
+            if !self.is_current(&plan.name, &entry) {
+                return;
+            }
+            *entry.borrow_mut() = State::Attaching;
+        }
+    }
+
+    fn is_current(&self, name: &str, entry: &Entry) -> bool {
+        let states = self.states.borrow();
+        states.get(name).is_some_and(|now| Rc::ptr_eq(now, entry))
+    }
+
+    async fn attempt(&self, plan: &Plan) -> Result<(u32, Rc<Served>), String> {
         let mut progress = Progress::default();
-        let made = self.make(&name, queues, gate, options, params, &mut progress);
-        let state = match (made.await, progress.served.take()) {
-            (Ok(id), Some(served)) => State::Live(id, served),
+        let made = self.make(plan, &mut progress).await;
+        match (made, progress.served.take()) {
+            (Ok(id), Some(served)) => {
+                if devices::is_unread(id) {
+                    let name = plan.name.clone();
+                    let looked = self.host.aside(move || {
+                        begin::scan_apart(id);
+                        // It may be gone by now.
+                        if devices::is_unread(id) {
+                            let _ = devices::record(id, &name, false);
+                        }
+                    });
+                    let timer = self.platform.local().env().timer;
+                    timer.timeout(PARTITIONS_MAX, looked).await;
+                }
+                Ok((id, served))
+            }
             (Ok(_), None) => unreachable!("a device is live once it is served"),
             (Err(why), served) => {
                 if let Some(served) = served {
@@ -113,36 +206,22 @@ impl Inner {
                     let _ = self.ask(Control::of(Command::Delete, id)).await;
                     devices::forget(id);
                 }
-                State::Failed(format!("volume {name} cannot be attached: {why}"))
+                Err(format!("volume {} cannot be attached: {why}", plan.name))
             }
-        };
-        self.states.borrow_mut().insert(name.clone(), state.clone());
-        match state {
-            State::Live(id, served) => self.watch(name, id, served).await,
-            State::Failed(what) => self.platform.event(NodeEvent::Frontend { what }),
-            State::Attaching => {}
         }
     }
 
     /// Follows the machine of a device to its end: its number.
-    async fn make(
-        &self,
-        name: &str,
-        queues: Queues,
-        gate: Gate<Door<UringDriver>>,
-        options: Options,
-        params: Params,
-        progress: &mut Progress,
-    ) -> Result<u32, String> {
-        let known = devices::all().map_err(to_message)?;
-        let known = known.iter().find(|info| info.mark == mark(name));
-        let known = known.map(|info| info.id);
+    async fn make(&self, plan: &Plan, progress: &mut Progress) -> Result<u32, String> {
+        let name = &plan.name;
+        let found = devices::found().map_err(to_message)?;
+        let known = choose(&found, plan.mark, name).map_err(to_message)?;
         let mut machine = Attach::new(Wanted {
-            mark: mark(name),
+            mark: plan.mark,
             pid: std::process::id(),
-            queues: queues.count as u16,
-            depth: queues.depth as u16,
-            params,
+            queues: plan.queues.count as u16,
+            depth: plan.queues.depth as u16,
+            params: plan.params,
             known,
         });
         let mut event = Event::Begin;
@@ -156,13 +235,21 @@ impl Inner {
                     self.platform.local().env().timer.sleep(span).await;
                     Event::Paused
                 }
-                Step::Serve(info) => {
-                    if known != Some(info.id) {
-                        progress.made = Some(info.id);
-                    }
+                Step::Begin(info) => {
+                    progress.made = Some(info.id);
                     // Before the block device is there, for udev reads it then.
-                    devices::record(info.id, name).map_err(to_message)?;
-                    let served = self.serve(&info, gate.clone(), options);
+                    devices::record(info.id, name, true).map_err(to_message)?;
+                    let edges = self.edges(plan).await;
+                    let begun = self.host.aside(move || begin::begun(info.id, &edges));
+                    let begun = begun.await.map_err(to_message)?.map_err(to_message)?;
+                    if begun == Ok(false) {
+                        devices::record(info.id, name, false).map_err(to_message)?;
+                    }
+                    Event::Answer(begun.map(|_| Vec::new()))
+                }
+                Step::Serve(info) => {
+                    self.take_name(info.id, name, &found)?;
+                    let served = self.serve(&info, plan.gate.clone(), plan.options);
                     progress.served = Some(served.map_err(to_message)?);
                     Event::Serving
                 }
@@ -173,6 +260,29 @@ impl Inner {
                 }
             }
         }
+    }
+
+    /// What the start of a device is answered from; nothing if the volume does not answer.
+    async fn edges(&self, plan: &Plan) -> begin::Edges {
+        let timer = self.platform.local().env().timer;
+        let reading = begin::Edges::read(&plan.gate);
+        timer.timeout(EDGES_MAX, reading).await.unwrap_or_default()
+    }
+
+    /// A device that is taken over bears the name that its volume has now.
+    fn take_name(&self, id: u32, name: &str, found: &[Found]) -> Result<(), String> {
+        devices::record(id, name, devices::is_unread(id)).map_err(to_message)?;
+        let former = found.iter().find(|(info, _)| info.id == id);
+        let former = former.and_then(|(_, former)| former.as_deref());
+        if let Some(former) = former.filter(|former| *former != name) {
+            let device = block_device(id);
+            devices::announce(id);
+            let what = format!(
+                "/dev/{device} was of volume {former} and is of volume {name}, which has its origin now"
+            );
+            self.platform.event(NodeEvent::Frontend { what });
+        }
+        Ok(())
     }
 
     fn serve(
@@ -192,16 +302,12 @@ impl Inner {
     }
 
     /// Releases a device that was removed, which its removal waits for.
-    async fn watch(&self, name: String, id: u32, served: Rc<Served>) {
+    async fn watch(&self, name: &str, id: u32, served: Rc<Served>, entry: &Entry) {
         served.ended().await;
         served.close();
         devices::forget(id);
-        let mut states = self.states.borrow_mut();
-        if let Some(State::Live(_, live)) = states.get(&name)
-            && Rc::ptr_eq(live, &served)
-        {
-            states.remove(&name);
-            drop(states);
+        if self.is_current(name, entry) {
+            self.states.borrow_mut().remove(name);
             let what = format!("/dev/{} of volume {name} was removed", block_device(id));
             self.platform.event(NodeEvent::Frontend { what });
         }
@@ -211,7 +317,8 @@ impl Inner {
     async fn state(&self, name: &str) -> Option<State> {
         let timer = self.platform.local().env().timer;
         loop {
-            let state = self.states.borrow().get(name).cloned();
+            let entry = self.states.borrow().get(name).cloned();
+            let state = entry.map(|entry| entry.borrow().clone());
             match state {
                 Some(State::Attaching) => timer.sleep(TICK).await,
                 state => return state,
@@ -240,22 +347,23 @@ impl Frontend<Door<UringDriver>> for UblkFrontend {
             return Ok(());
         };
         uring::ublk_available()?;
-        // Memory that it needs to write must not be made free by writing to it. It is
-        // refused to a process without CAP_SYS_RESOURCE, which can do without.
-        // SAFETY: no pointers are involved.
-        unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };
-        let options = Options {
-            read_only: about.read_only,
-            memory_bytes_max: about.memory_bytes_max,
+        memory::keep();
+        let plan = Plan {
+            name: name.to_owned(),
+            mark: mark(about.origin.bytes()),
+            queues,
+            params: shape(gate.device().geometry(), about),
+            gate,
+            options: Options {
+                read_only: about.read_only,
+                memory_bytes_max: about.memory_bytes_max,
+            },
         };
-        let params = shape(gate.device().geometry(), about);
+        let entry = Rc::new(RefCell::new(State::Attaching));
         let mut states = self.0.states.borrow_mut();
-        states.insert(name.into(), State::Attaching);
+        states.insert(name.into(), entry.clone());
         drop(states);
-        let attaching = self
-            .0
-            .clone()
-            .attach(name.to_owned(), queues, gate, options, params);
+        let attaching = self.0.clone().attach(plan, entry);
         self.0.platform.local().env().spawn.spawn(attaching);
         Ok(())
     }
@@ -282,6 +390,10 @@ impl Frontend<Door<UringDriver>> for UblkFrontend {
                     }
                     self.0.withdraw(name).await
                 }
+                (Some(State::Failed(_)), None) => {
+                    self.0.states.borrow_mut().remove(name);
+                    Ok(())
+                }
                 (None | Some(State::Failed(_)), Some(_)) => {
                     self.add(name, gate.clone(), about)?;
                     match self.0.state(name).await {
@@ -303,8 +415,9 @@ impl Frontend<Door<UringDriver>> for UblkFrontend {
 
     fn shut_down(&self, grace: Nanos) -> Later<'_, ()> {
         Box::pin(async move {
-            let states = self.0.states.borrow().clone();
-            for state in states.into_values() {
+            let states = std::mem::take(&mut *self.0.states.borrow_mut());
+            for entry in states.into_values() {
+                let state = entry.borrow().clone();
                 if let State::Live(_, served) = state {
                     served.stop(grace).await;
                 }
@@ -330,7 +443,6 @@ fn shape(geometry: &Geometry, about: &About) -> Params {
         },
         request_max: REQUEST_MAX,
         discard_max: DISCARD_MAX,
-        volatile: geometry.volatile,
         read_only: about.read_only,
         rotational: geometry.rotational,
     }

@@ -143,6 +143,7 @@ impl<P: Platform> Node<P> {
         let exported = Profiled::new(fronted, pool.line_bytes, timer.now());
         let about = About {
             description: format!("{} cached in pool {}", opened.place, pool.name),
+            origin: guarded.identity().clone(),
             read_only: volume.read_only.value,
             block,
             ..self.about(name, &self.devices.config())
@@ -193,6 +194,7 @@ impl<P: Platform> Node<P> {
         change.record(&mut after);
         let [was, is] = [&before, &after].map(|config| About {
             description: served.about.description.clone(),
+            origin: served.about.origin.clone(),
             read_only: served.about.read_only,
             block: served.about.block,
             ..self.about(name, config)

@@ -3,9 +3,12 @@
 use super::*;
 use block::Sectors;
 
+/// The identity of an origin.
+const DISK: &[u8] = b"disk";
+
 fn wanted(known: Option<u32>) -> Wanted {
     Wanted {
-        mark: mark("data"),
+        mark: mark(DISK),
         pid: 77,
         queues: 2,
         depth: 64,
@@ -16,7 +19,6 @@ fn wanted(known: Option<u32>) -> Wanted {
             optimal: Sectors(8),
             request_max: REQUEST_MAX,
             discard_max: REQUEST_MAX,
-            volatile: true,
             read_only: false,
             rotational: false,
         },
@@ -31,7 +33,8 @@ struct Driver {
     features: Result<u64, i32>,
     /// How often a recovery is refused with `EBUSY`.
     busy: u32,
-    runs: bool,
+    /// How often the process of a live device runs.
+    runs: u32,
     refuse: Option<(Command, i32)>,
     asked: Vec<Command>,
 }
@@ -43,13 +46,13 @@ impl Driver {
             params: wanted(None).params.encode().to_vec(),
             features: Ok(u64::MAX),
             busy: 0,
-            runs: false,
+            runs: 0,
             refuse: None,
             asked: Vec::new(),
         }
     }
 
-    fn left_by(mut self, name: &str, state: State) -> Driver {
+    fn left_of(mut self, origin: &[u8], state: State) -> Driver {
         self.device = Some(DeviceInfo {
             queues: 1,
             depth: 32,
@@ -58,7 +61,7 @@ impl Driver {
             id: 5,
             pid: 42,
             features: Features::NEEDED,
-            mark: mark(name),
+            mark: mark(origin),
         });
         self
     }
@@ -83,11 +86,12 @@ impl Driver {
             }
             Command::Add => {
                 let mut info = DeviceInfo::decode(&control.buffer).unwrap();
-                assert_eq!((info.id, info.mark), (u32::MAX, mark("data")));
+                assert_eq!((info.id, info.mark), (u32::MAX, mark(DISK)));
                 info.id = 9;
+                self.device = Some(info);
                 Ok(info.encode().to_vec())
             }
-            Command::Start | Command::EndRecovery => {
+            Command::EndRecovery => {
                 assert_eq!(control.data, 77);
                 Ok(control.buffer)
             }
@@ -101,14 +105,27 @@ impl Driver {
 
     /// What is served meanwhile, and how it ends.
     fn run(&mut self, known: Option<u32>) -> (Option<DeviceInfo>, Step) {
-        let mut machine = Attach::new(wanted(known));
+        self.run_as(wanted(known))
+    }
+
+    fn run_as(&mut self, wanted: Wanted) -> (Option<DeviceInfo>, Step) {
+        let mut machine = Attach::new(wanted);
         let (mut event, mut served) = (Event::Begin, None);
         loop {
             event = match machine.step(event) {
                 Step::Control(control) => Event::Answer(self.answer(control)),
                 Step::Look(pid) => {
                     assert_eq!(pid, 42);
-                    Event::Runs(self.runs)
+                    let runs = self.runs > 0;
+                    self.runs = self.runs.saturating_sub(1);
+                    Event::Runs(runs)
+                }
+                Step::Begin(info) => {
+                    assert!(
+                        served.is_none(),
+                        "the daemon serves it only once it is started"
+                    );
+                    Event::Answer(self.answer(Control::of(Command::Start, info.id)))
                 }
                 Step::Pause(_) => Event::Paused,
                 Step::Serve(info) => {
@@ -122,8 +139,9 @@ impl Driver {
 }
 
 #[test]
-fn a_new_device_is_started_once_it_is_served() {
+fn a_new_device_is_started_by_another_and_taken_over() {
     let mut driver = Driver::new();
+    driver.busy = 2;
     let (served, end) = driver.run(None);
     let served = served.unwrap();
     assert_eq!((served.id, served.queues, served.depth), (9, 2, 64));
@@ -133,6 +151,10 @@ fn a_new_device_is_started_once_it_is_served() {
         Command::Add,
         Command::SetParams,
         Command::Start,
+        Command::StartRecovery,
+        Command::StartRecovery,
+        Command::StartRecovery,
+        Command::EndRecovery,
     ];
     assert_eq!(driver.asked, order);
 }
@@ -140,7 +162,7 @@ fn a_new_device_is_started_once_it_is_served() {
 #[test]
 fn a_device_of_a_dead_server_is_taken_over_when_it_is_released() {
     for state in [State::Quiesced, State::Live] {
-        let mut driver = Driver::new().left_by("data", state);
+        let mut driver = Driver::new().left_of(DISK, state);
         driver.busy = 3;
         let (served, end) = driver.run(Some(5));
         let served = served.unwrap();
@@ -161,40 +183,123 @@ fn a_device_of_a_dead_server_is_taken_over_when_it_is_released() {
 
 #[test]
 fn a_device_of_another_is_left_alone() {
-    let mut driver = Driver::new().left_by("other", State::Quiesced);
+    let mut driver = Driver::new().left_of(b"other", State::Quiesced);
     assert_eq!(driver.run(Some(5)).1, Step::Live(9));
-    assert!(!driver.asked.contains(&Command::StartRecovery));
-    let mut driver = Driver::new().left_by("data", State::Live);
-    driver.runs = true;
+    let asked = driver.asked;
+    let own = asked
+        .iter()
+        .position(|asked| *asked == Command::Add)
+        .unwrap();
+    assert!(!asked[..own].contains(&Command::StartRecovery));
+    let mut driver = Driver::new().left_of(DISK, State::Live);
+    driver.runs = u32::MAX;
     let refusal = Refusal::InUse { id: 5, pid: 42 };
     assert_eq!(driver.run(Some(5)).1, Step::Refused(refusal, None));
     assert!(!driver.asked.contains(&Command::StartRecovery));
 }
 
+/// Numbers of processes are used again, and each container has a process 1.
+#[test]
+fn the_number_of_a_dead_server_keeps_nobody_out() {
+    let mut driver = Driver::new().left_of(DISK, State::Quiesced);
+    driver.runs = u32::MAX;
+    assert_eq!(driver.run(Some(5)).1, Step::Live(5), "nobody serves it");
+    let mut driver = Driver::new().left_of(DISK, State::Live);
+    driver.runs = 3;
+    assert_eq!(driver.run(Some(5)).1, Step::Live(5), "its death is noticed");
+    let mut driver = Driver::new().left_of(DISK, State::Live);
+    driver.runs = u32::MAX;
+    driver.busy = 3;
+    let mut own = wanted(Some(5));
+    own.pid = 42;
+    let mut machine = Attach::new(own);
+    let mut event = Event::Begin;
+    let served = loop {
+        event = match machine.step(event) {
+            Step::Control(control) => Event::Answer(driver.answer(control)),
+            Step::Pause(_) => Event::Paused,
+            Step::Serve(info) => break info.id,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(served, 5);
+}
+
+#[test]
+fn a_device_is_chosen_by_its_origin_and_never_by_its_name() {
+    let device = |id: u32, mark: u64, state: State, name: &str| -> Found {
+        let driver = Driver::new().left_of(DISK, state);
+        let info = DeviceInfo {
+            id,
+            mark,
+            ..driver.device.unwrap()
+        };
+        (info, Some(name.to_owned()))
+    };
+    let (ours, theirs) = (mark(DISK), mark(b"other"));
+    assert!(is_marked(ours) && is_marked(theirs) && ours != theirs);
+    let quiesced = |id, mark, name| device(id, mark, State::Quiesced, name);
+    // Two volumes have exchanged their names.
+    let exchanged = [quiesced(1, theirs, "data"), quiesced(2, ours, "other")];
+    assert_eq!(choose(&exchanged, ours, "data"), Ok(Some(2)));
+    assert_eq!(choose(&exchanged, theirs, "other"), Ok(Some(1)));
+    // Another origin, or another daemon, has the name.
+    let foreign = [quiesced(1, theirs, "data")];
+    assert_eq!(choose(&foreign, ours, "data"), Err(Refusal::OtherOrigin(1)));
+    assert_eq!(choose(&foreign, ours, "else"), Ok(None));
+    let former = [quiesced(3, mark_of_name("data"), "data")];
+    assert_eq!(choose(&former, ours, "data"), Err(Refusal::Unmarked(3)));
+    // A device of another program is nobody's concern, nor one that was never started.
+    assert_eq!(choose(&[quiesced(4, 0, "data")], ours, "data"), Ok(None));
+    let dead = [device(5, theirs, State::Dead, "data")];
+    assert_eq!(choose(&dead, ours, "data"), Ok(None));
+    let both = [
+        device(6, ours, State::Dead, "data"),
+        quiesced(7, ours, "data"),
+    ];
+    assert_eq!(choose(&both, ours, "data"), Ok(Some(7)));
+}
+
 #[test]
 fn a_device_that_was_never_started_is_made_again() {
-    let mut driver = Driver::new().left_by("data", State::Dead);
+    let mut driver = Driver::new().left_of(DISK, State::Dead);
     assert_eq!(driver.run(Some(5)).1, Step::Live(9));
     assert!(driver.asked.contains(&Command::Delete));
 }
 
 #[test]
-fn a_device_that_would_shrink_or_have_another_block_is_not_taken_over() {
-    let refused = Step::Refused(Refusal::Reshaped(5), None);
-    for (at, changed) in [(24, 1), (12, 12)] {
-        let mut driver = Driver::new().left_by("data", State::Quiesced);
+fn a_device_of_another_shape_is_not_taken_over() {
+    let refused = |difference| Step::Refused(Refusal::Reshaped(5, difference), None);
+    let changes = [
+        (24, 1, Difference::Shrunk),
+        (12, 12, Difference::Block),
+        (8, 0b0000, Difference::Unflushed),
+        (8, 0b0100, Difference::Unflushed),
+    ];
+    for (at, changed, difference) in changes {
+        let mut driver = Driver::new().left_of(DISK, State::Quiesced);
         driver.params[at] = changed;
-        assert_eq!(driver.run(Some(5)), (None, refused.clone()));
+        assert_eq!(driver.run(Some(5)), (None, refused(difference)), "{at}");
+        assert!(!driver.asked.contains(&Command::StartRecovery));
     }
-    let mut driver = Driver::new().left_by("data", State::Quiesced);
+    let mut driver = Driver::new().left_of(DISK, State::Quiesced);
     driver.params.truncate(31);
-    assert_eq!(driver.run(Some(5)), (None, refused));
+    assert_eq!(driver.run(Some(5)), (None, refused(Difference::Unknown)));
+    // A volume that takes no writes has a device that sends none, and not the reverse.
+    let mut read_only = wanted(Some(5));
+    read_only.params.read_only = true;
+    let mut driver = Driver::new().left_of(DISK, State::Quiesced);
+    let end = driver.run_as(read_only).1;
+    assert_eq!(end, refused(Difference::Writable));
+    driver.params = read_only.params.encode().to_vec();
+    assert_eq!(driver.run_as(read_only).1, Step::Live(5));
+    assert_eq!(driver.run(Some(5)).1, Step::Live(5));
 }
 
 #[test]
 fn a_device_that_is_taken_over_grows_once_it_is_served_where_the_driver_can() {
     let smaller = |features: u64| {
-        let mut driver = Driver::new().left_by("data", State::Quiesced);
+        let mut driver = Driver::new().left_of(DISK, State::Quiesced);
         driver.params[24..32].copy_from_slice(&(1_u64 << 19).to_ne_bytes());
         driver.features = Ok(features);
         let (served, end) = driver.run(Some(5));
@@ -207,16 +312,19 @@ fn a_device_that_is_taken_over_grows_once_it_is_served_where_the_driver_can() {
     let (served, end, _) = smaller(!Features::UPDATE_SIZE.0);
     assert_eq!(
         (served, end),
-        (None, Step::Refused(Refusal::Reshaped(5), None))
+        (
+            None,
+            Step::Refused(Refusal::Reshaped(5, Difference::Grown), None)
+        )
     );
-    let mut same = Driver::new().left_by("data", State::Quiesced);
+    let mut same = Driver::new().left_of(DISK, State::Quiesced);
     same.run(Some(5));
     assert!(!same.asked.contains(&Command::UpdateSize));
 }
 
 #[test]
 fn a_server_that_never_ends_is_given_up() {
-    let mut driver = Driver::new().left_by("data", State::Quiesced);
+    let mut driver = Driver::new().left_of(DISK, State::Quiesced);
     driver.busy = u32::MAX;
     let refused = Step::Refused(Refusal::NotReleased(5), None);
     assert_eq!(driver.run(Some(5)).1, refused);
@@ -267,7 +375,7 @@ fn every_refusal_of_every_command_ends_it() {
         for number in [EPERM, 2, 12, EACCES, EBUSY, 19, 22, 95] {
             for state in states {
                 for known in [None, Some(5)] {
-                    let mut driver = Driver::new().left_by("data", state);
+                    let mut driver = Driver::new().left_of(DISK, state);
                     driver.refuse = Some((command, number));
                     let (served, end) = driver.run(known);
                     match end {
@@ -285,7 +393,7 @@ fn every_refusal_of_every_command_ends_it() {
 /// Bytes that are too few, or none of a device, are none of ours.
 #[test]
 fn answers_of_any_length_are_read_or_refused() {
-    let whole = Driver::new().left_by("data", State::Quiesced).device;
+    let whole = Driver::new().left_of(DISK, State::Quiesced).device;
     let whole = whole.unwrap().encode();
     for len in 0..whole.len() {
         for command in [Command::GetFeatures, Command::GetInfo, Command::Add] {
@@ -301,6 +409,7 @@ fn answers_of_any_length_are_read_or_refused() {
                     }
                     Step::Control(ask) => Event::Answer(Ok(ask.buffer)),
                     Step::Serve(_) => Event::Serving,
+                    Step::Begin(_) => Event::Answer(Ok(Vec::new())),
                     Step::Look(_) => Event::Runs(false),
                     Step::Pause(_) => Event::Paused,
                     Step::Live(_) | Step::Refused(..) => break,

@@ -10,6 +10,7 @@ fn commands_have_the_kernels_numbers() {
     assert_eq!(Command::GetFeatures.op(), 0x8020_7513);
     assert_eq!(Command::EndRecovery.op(), 0xc020_7511);
     assert_eq!(Command::UpdateSize.op(), 0xc020_7515);
+    assert_eq!(Command::DeleteAsync.op(), 0x8020_7514);
     assert_eq!(IoCommand::Fetch.op(), 0xc010_7520);
     assert_eq!(IoCommand::CommitAndFetch.op(), 0xc010_7521);
     assert_eq!(IoCommand::GetData.op(), 0xc010_7522);
@@ -43,7 +44,6 @@ fn parameters_lie_where_the_kernel_reads_them() {
         optimal: Sectors(128),
         request_max: REQUEST_MAX,
         discard_max: Sectors(1 << 16),
-        volatile: true,
         read_only: false,
         rotational: true,
     };
@@ -57,8 +57,24 @@ fn parameters_lie_where_the_kernel_reads_them() {
     assert_eq!((u32_at(40), u32_at(44)), (4096, 4096));
     assert_eq!((u32_at(48), u32_at(52)), (1 << 16, 1 << 16));
     assert_eq!(bytes[56..58], 1_u16.to_ne_bytes());
-    assert_eq!(Params::decode_size(&bytes), Some((Sectors(1 << 20), 9)));
-    assert_eq!(Params::decode_size(&bytes[..31]), None);
+    let made = Made {
+        sectors: Sectors(1 << 20),
+        block_shift: 9,
+        read_only: false,
+        flushes: true,
+    };
+    assert_eq!(Made::decode(&bytes), Some(made));
+    assert_eq!(Made::decode(&bytes[..31]), None);
+    let read_only = Params {
+        read_only: true,
+        ..params
+    };
+    assert!(Made::decode(&read_only.encode()).unwrap().read_only);
+    for missing in [1 << 2, 1 << 3] {
+        let mut bytes = bytes;
+        bytes[8] &= !missing;
+        assert!(!Made::decode(&bytes).unwrap().flushes);
+    }
 }
 
 fn descriptor(op_flags: u32) -> Option<Request> {

@@ -1,17 +1,25 @@
 //! The ublk devices that this machine has, and the files by which udev names them.
 
+use super::mounts;
 use block::{IoError, IoResult, Kind};
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 use ublk::uapi::block_device;
-use ublk::{Command, Control, DeviceInfo};
+use ublk::{Command, Control, DeviceInfo, Found, State, is_marked, mark_of_name};
 use uring::ublk_control;
 
 /// Where a file for each device has the name of its volume, as udev's rules read it.
 const NAMES: &str = "/run/hotset/ublk";
 /// The line in it, before the name.
 const NAME: &str = "HOTSET_NAME=";
+/// The line of a device that was removed while it was in use, before its number and those of its
+/// partitions.
+const REMOVED: &str = "HOTSET_REMOVED=";
+/// The line of a device whose partitions were not looked for.
+const UNREAD: &str = "HOTSET_UNREAD=1\n";
+/// What a device is called whose volume is not recorded.
+const NAMELESS: &str = "?";
 
 /// Every device of ublk's driver, of other programs too.
 pub fn all() -> IoResult<Vec<DeviceInfo>> {
@@ -34,6 +42,27 @@ pub fn all() -> IoResult<Vec<DeviceInfo>> {
     Ok(found)
 }
 
+/// The same, with the volumes that they were made for where that is recorded.
+pub fn found() -> IoResult<Vec<Found>> {
+    let all = all()?.into_iter();
+    Ok(all.map(|info| (info, name(info.id))).collect())
+}
+
+/// The devices of hotset's volumes, with the names of these.
+pub fn ours() -> IoResult<Vec<(String, DeviceInfo)>> {
+    let found = found()?.into_iter().filter_map(|(info, name)| {
+        let former = |name: &String| info.mark == mark_of_name(name);
+        let is_ours = is_marked(info.mark) || name.as_ref().is_some_and(former);
+        is_ours.then(|| (name.unwrap_or_else(|| NAMELESS.into()), info))
+    });
+    Ok(found.collect())
+}
+
+/// Who serves a device: whether it is live, and its process is there.
+pub fn is_served(info: &DeviceInfo) -> bool {
+    info.state == State::Live && runs(info.pid)
+}
+
 /// Whether a process runs: one that has ended, and that nobody has asked about, does not.
 pub fn runs(pid: i32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
@@ -44,11 +73,12 @@ pub fn runs(pid: i32) -> bool {
     pid > 0 && !state.starts_with(['Z', 'X'])
 }
 
-/// Names a device for udev.
-pub fn record(id: u32, name: &str) -> IoResult {
+/// Names a device for udev. With `unread` it is noted that its partitions were not looked for.
+pub fn record(id: u32, name: &str, unread: bool) -> IoResult {
     let file = file(id);
-    let written =
-        fs::create_dir_all(NAMES).and_then(|()| fs::write(&file, format!("{NAME}{name}\n")));
+    let note = if unread { UNREAD } else { "" };
+    let text = format!("{NAME}{name}\n{note}");
+    let written = fs::create_dir_all(NAMES).and_then(|()| fs::write(&file, text));
     written.map_err(|cause| {
         let what = "the name of a device cannot be recorded; let this user write there";
         let error = IoError::new(Kind::Denied, what).on(file.display().to_string());
@@ -56,16 +86,77 @@ pub fn record(id: u32, name: &str) -> IoResult {
     })
 }
 
-/// Takes the name of a device that is gone away.
+/// Whether a daemon ended before the partitions of a device were looked for.
+pub fn is_unread(id: u32) -> bool {
+    line(id, UNREAD.trim_end()).is_some()
+}
+
+/// Has udev name a device again.
+pub fn announce(id: u32) {
+    // Without udev nothing bears the name.
+    let _ = fs::write(format!("/sys/block/{}/uevent", block_device(id)), "change");
+}
+
+/// Takes the name of a device that is gone away. That of one that is still mounted stays, as a
+/// record of what is to be unmounted.
 pub fn forget(id: u32) {
-    // What is left names nothing.
-    let _ = fs::remove_file(file(id));
+    if still_mounted(id).is_none() {
+        // What is left names nothing.
+        let _ = fs::remove_file(file(id));
+    }
+}
+
+/// Notes that a device is about to be removed though it is in use.
+pub fn record_removal(id: u32) {
+    let about = PathBuf::from(format!("/sys/block/{}", block_device(id)));
+    let parts = fs::read_dir(&about).into_iter().flatten().flatten();
+    let all = std::iter::once(about).chain(parts.map(|part| part.path()));
+    let numbers = all.filter_map(|about| fs::read_to_string(about.join("dev")).ok());
+    let numbers: Vec<_> = numbers.map(|number| number.trim().to_owned()).collect();
+    if let Ok(text) = fs::read_to_string(file(id)) {
+        // Without the note the list lacks the device.
+        let _ = fs::write(file(id), format!("{text}{REMOVED}{}\n", numbers.join(" ")));
+    }
+}
+
+/// Where a device that was removed is still mounted.
+pub fn still_mounted(id: u32) -> Option<PathBuf> {
+    line(id, REMOVED)?.split(' ').find_map(mounts::mounted)
+}
+
+/// The devices that were removed and are still mounted: the volume, the number of the device,
+/// and where.
+pub fn removed() -> Vec<(String, u32, PathBuf)> {
+    let Ok(files) = fs::read_dir(NAMES) else {
+        return Vec::new();
+    };
+    let numbers = files.flatten().filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        name.strip_prefix("ublkb")?.parse().ok()
+    });
+    let removed = numbers.filter(|id| line(*id, REMOVED).is_some());
+    let mounted = removed.filter_map(|id| match still_mounted(id) {
+        Some(at) => Some((name(id)?, id, at)),
+        None => {
+            forget(id);
+            None
+        }
+    });
+    let mut mounted: Vec<_> = mounted.collect();
+    mounted.sort();
+    mounted
 }
 
 /// The volume that a device was made for, if it is one of hotset's.
 pub fn name(id: u32) -> Option<String> {
+    line(id, NAME)
+}
+
+/// What is recorded of a device in the line that begins so.
+fn line(id: u32, begins: &str) -> Option<String> {
     let text = fs::read_to_string(file(id)).ok()?;
-    Some(text.trim_end().strip_prefix(NAME)?.to_owned())
+    let found = text.lines().find_map(|line| line.strip_prefix(begins));
+    found.map(str::to_owned)
 }
 
 /// Whether the block device is mounted, or in use by what wants no other user.

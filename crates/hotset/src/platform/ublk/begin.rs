@@ -1,0 +1,254 @@
+//! What is done about a device by processes of their own: its start, and the search for
+//! partitions.
+//!
+//! While a device is started, the kernel (before Linux 7) reads its partition table, and holds
+//! the device until whoever serves it has answered. If that were the daemon and the daemon were
+//! killed then, it could not end: the thread that asked for the start waits in the kernel for an
+//! answer of its own process, which keeps every socket and lock. So a process that has nothing
+//! else starts the device, and ends. It answers from the first and last bytes of the volume, which
+//! it was given, and all else with an error. The device waits for a server then, as that of a
+//! daemon that was killed, and the daemon takes it over. If some of the table lies elsewhere, it
+//! is read again when the daemon answers; the process that waits for that holds nothing either.
+
+use super::devices;
+use crate::Failure;
+use block::{Answer, Buf, Device, Extent, Gate, IoError, IoResult, Kind, Port as _, Request, Tag};
+use std::cell::Cell;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::process::{Command as Process, Stdio};
+use std::rc::Rc;
+use ublk::uapi::block_device;
+use ublk::{Command, Control, DeviceInfo};
+use uring::{Options, Uring};
+
+/// This program, though its file was replaced.
+const PROGRAM: &str = "/proc/self/exe";
+/// The hidden commands of those processes.
+pub const BEGIN: &str = "ublk-begin";
+/// See [`BEGIN`].
+pub const SCAN: &str = "ublk-scan";
+/// Enough for a server that has no data.
+const POOL_BYTES: usize = 1 << 20;
+/// `BLKRRPART` of `linux/fs.h`.
+const READ_PARTITIONS: libc::c_ulong = 0x125f;
+
+/// The bytes of either end of a volume that are given to the process.
+const EDGE_BYTES: u64 = 64 << 10;
+/// The exit status of one that was asked for other bytes.
+const ASKED_FOR_MORE: i32 = 9;
+
+/// The first and last bytes of a volume, as far as they can be read now.
+#[derive(Default)]
+pub struct Edges(Vec<(u64, Vec<u8>)>);
+
+impl Edges {
+    /// Reads them.
+    pub async fn read<D: Device>(gate: &Gate<D>) -> Edges {
+        let len = EDGE_BYTES.min(gate.bytes());
+        let mut edges = Vec::new();
+        for at in [0, gate.bytes() - len] {
+            if let Ok(bytes) = gate.read(at, len as usize).await {
+                edges.push((at, bytes.to_vec()));
+            }
+        }
+        Edges(edges)
+    }
+
+    /// Each with its place and its length before it.
+    fn encode(&self) -> Vec<u8> {
+        let edges = self.0.iter().map(|(at, bytes)| {
+            let head = [*at, bytes.len() as u64].map(u64::to_le_bytes);
+            [head.as_flattened(), bytes].concat()
+        });
+        edges.collect::<Vec<_>>().concat()
+    }
+
+    fn decode(mut from: &[u8]) -> Option<Edges> {
+        let mut edges = Vec::new();
+        while !from.is_empty() {
+            let (at, rest) = from.split_first_chunk()?;
+            let (len, rest) = rest.split_first_chunk()?;
+            let len = usize::try_from(u64::from_le_bytes(*len)).ok()?;
+            let (bytes, rest) = rest.split_at_checked(len)?;
+            edges.push((u64::from_le_bytes(*at), bytes.to_vec()));
+            from = rest;
+        }
+        Some(Edges(edges))
+    }
+
+    /// The bytes of `extent`, if one of them has all.
+    fn get(&self, extent: Extent) -> Option<&[u8]> {
+        self.0.iter().find_map(|(at, bytes)| {
+            let skip = extent.start.byte().checked_sub(*at)?;
+            let rest = bytes.get(usize::try_from(skip).ok()?..)?;
+            rest.get(..usize::try_from(extent.len.bytes()).ok()?)
+        })
+    }
+}
+
+/// Has a process start a device of a volume with these edges: what the driver answered, and
+/// whether the table is to be read again.
+pub fn begun(id: u32, edges: &Edges) -> io::Result<Result<bool, i32>> {
+    let mut process = process(BEGIN, id);
+    let mut begun = process
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    if let Some(mut into) = begun.stdin.take() {
+        // One that has ended says why.
+        let _ = into.write_all(&edges.encode());
+    }
+    let ended = begun.wait_with_output()?;
+    match ended.status.code() {
+        Some(0) => return Ok(Ok(false)),
+        Some(ASKED_FOR_MORE) => return Ok(Ok(true)),
+        _ => {}
+    }
+    let said = String::from_utf8_lossy(&ended.stdout);
+    let number = said.trim().parse();
+    number.map(Err).map_err(|_| {
+        let said = String::from_utf8_lossy(&ended.stderr);
+        io::Error::other(format!(
+            "its starter failed ({}): {}",
+            ended.status,
+            said.trim()
+        ))
+    })
+}
+
+/// Has a process read the partition table of a device.
+pub fn scan_apart(id: u32) {
+    // A device that is in use as a whole has no partitions, and is refused.
+    let _ = process(SCAN, id).stdout(Stdio::null()).status();
+}
+
+fn process(command: &str, id: u32) -> Process {
+    let mut process = Process::new(PROGRAM);
+    process.arg(command).arg(id.to_string());
+    process.stdin(Stdio::null()).stderr(Stdio::piped());
+    process
+}
+
+/// The process that starts a device.
+pub fn begin(id: u32) -> Result<(), Failure> {
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+        // SAFETY: no handler is named. The end of a service is not to end this process early.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+    let mut edges = Vec::new();
+    io::stdin()
+        .read_to_end(&mut edges)
+        .map_err(Failure::runtime)?;
+    let edges = Edges::decode(&edges).unwrap_or_default();
+    let all = devices::all().map_err(Failure::runtime)?;
+    let info = all.into_iter().find(|info| info.id == id);
+    let info = info.ok_or_else(|| Failure::Runtime(format!("there is no device {id} of ublk")))?;
+    let mut host = Uring::new(Options {
+        pool_bytes: POOL_BYTES,
+        ..Options::default()
+    })
+    .map_err(Failure::runtime)?;
+    let inner = host.clone();
+    let ended = shard::run_alone(&mut host, move |local| async move {
+        let starter = Rc::new(Starter {
+            edges,
+            asked_for_more: Cell::new(false),
+            has_started: Cell::new(false),
+        });
+        match starter.start(&inner, &local, info).await {
+            // At once, so that what comes now waits for the daemon.
+            Ok(Ok(_)) => {
+                let more = starter.asked_for_more.get();
+                std::process::exit(if more { ASKED_FOR_MORE } else { 0 })
+            }
+            Ok(Err(number)) => {
+                println!("{number}");
+                std::process::exit(1)
+            }
+            Err(error) => error.to_string(),
+        }
+    });
+    Err(Failure::Runtime(ended.unwrap_or_default()))
+}
+
+type Local = shard::Local<uring::UringDriver>;
+
+struct Starter {
+    edges: Edges,
+    asked_for_more: Cell<bool>,
+    has_started: Cell<bool>,
+}
+
+impl Starter {
+    async fn start(
+        self: &Rc<Self>,
+        host: &Uring,
+        local: &Local,
+        info: DeviceInfo,
+    ) -> IoResult<Result<Vec<u8>, i32>> {
+        let port = Rc::new(local.port(host.open_port(&info)?)?);
+        for tag in (0..port.tags()).map(Tag) {
+            let (port, starter, pool) = (port.clone(), self.clone(), local.env().pool);
+            local.env().spawn.spawn(async move {
+                let mut answer = None;
+                while let Ok(request) = port.next(tag, answer.take()).await
+                    && let Request::Read(extent) = request
+                    && !starter.has_started.get()
+                {
+                    let buf = pool.get(request.bytes()).await;
+                    answer = Some(starter.answer(extent, buf));
+                }
+                // What else is asked waits for the daemon.
+            });
+        }
+        let mut ask = Control::of(Command::Start, info.id);
+        ask.data = std::process::id().into();
+        let answer = host.ublk_control_aside(ask).await;
+        self.has_started.set(true);
+        answer
+    }
+
+    fn answer(&self, extent: Extent, mut buf: Buf) -> Answer {
+        let Some(bytes) = self.edges.get(extent) else {
+            self.asked_for_more.set(true);
+            let what = "the device is being started";
+            return Err(IoError::new(Kind::Other, what));
+        };
+        buf.copy_from_slice(bytes);
+        Ok(Some(buf.share()))
+    }
+}
+
+/// The process that searches a device for partitions.
+pub fn scan(id: u32) -> Result<(), Failure> {
+    let path = format!("/dev/{}", block_device(id));
+    let device = fs::File::open(path).map_err(Failure::runtime)?;
+    // SAFETY: no pointers are involved.
+    match unsafe { libc::ioctl(device.as_raw_fd(), READ_PARTITIONS as _) } {
+        0 => Ok(()),
+        _ => Err(Failure::runtime(io::Error::last_os_error())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use block::{Lba, Sectors};
+
+    #[test]
+    fn edges_arrive_as_they_are_and_nothing_else_is_read_of_them() {
+        let edges = Edges(vec![(0, vec![1; 1024]), (1 << 20, vec![2; 512])]);
+        let edges = Edges::decode(&edges.encode()).unwrap();
+        let get = |start, len| edges.get(Extent::new(Lba(start), Sectors(len)));
+        assert_eq!(get(0, 2), Some(&[1; 1024][..]));
+        assert_eq!(get(1, 1), Some(&[1; 512][..]));
+        assert_eq!(get(2048, 1), Some(&[2; 512][..]));
+        for (start, len) in [(1, 2), (2, 1), (2047, 1), (2048, 2), (u64::MAX >> 9, 1)] {
+            assert_eq!(get(start, len), None, "{start}+{len}");
+        }
+        assert!(Edges::decode(&[]).unwrap().0.is_empty());
+        assert!(Edges::decode(&edges.encode()[..1000]).is_none());
+    }
+}
