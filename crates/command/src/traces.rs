@@ -9,13 +9,17 @@ use trace::{Error, Format, Reader, Skipped, Strictness, Writer};
 
 type Bytewise = Box<dyn Write + Send>;
 
+/// Opens a trace, of a format if one is given.
+pub type ReadTrace =
+    fn(&Path, Box<dyn Read + Send>, Option<Format>, Strictness) -> Result<Reader, Error>;
+
 /// The formats that a program reads and writes.
 #[derive(Clone, Copy)]
 pub struct Formats {
     /// As [`Reader::open`].
     pub open: fn(&Path, Option<Format>, Strictness) -> Result<Reader, Error>,
     /// As [`Reader::new`].
-    pub read: fn(&Path, Box<dyn Read + Send>, Option<Format>, Strictness) -> Result<Reader, Error>,
+    pub read: ReadTrace,
     /// As [`Writer::new`].
     pub write: fn(&Path, Bytewise, Format) -> Result<Writer<Bytewise>, Error>,
     /// What can be written.
