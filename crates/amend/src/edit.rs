@@ -103,6 +103,8 @@ pub fn edit(
             let members = list(table, "members")?;
             if contains(members, &name) || members.len() < roles(array).len() {
                 add(members, &name);
+                list(table, "spares")?.retain(|other| other.as_str() != Some(&name));
+                drop_if_empty(table, "spares");
             } else {
                 add(list(table, "spares")?, &name);
             }

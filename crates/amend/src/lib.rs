@@ -3,6 +3,7 @@
 //! Invariants:
 //!     the file is replaced as a whole, or left as it is
 //!     comments and the order of what stays are kept
+//!     a daemon starts with the files before a change ⟹ it starts with them after it
 //!     a file that is not as the daemon has read it is left as it is, and so is the daemon
 //!     what another wrote after the file was read is never lost
 //!     whoever changes a file holds the lock of its directory, so that of two
@@ -16,6 +17,7 @@ mod sections;
 
 pub use edit::edit;
 
+use control::check::new_problems_of;
 use control::client::{Client, Error};
 use control::files::Files;
 use control::protocol::Request;
@@ -48,7 +50,9 @@ pub fn change(client: &mut Client, request: &Request, temporary: bool) -> Result
         let texts: Vec<&str> = files.iter().map(|file| file.text.as_str()).collect();
         let cannot =
             |why| format!("cannot say this: {why}, and nothing was changed; use --temporary");
-        edit(&texts, request, &roles).map_err(cannot)
+        let (at, after) = edit(&texts, request, &roles).map_err(cannot)?;
+        agrees(files, at, &after)?;
+        Ok((at, after))
     });
     let draft = draft.map_err(Error::Refused)?;
     client.command(request)?;
@@ -58,6 +62,20 @@ pub fn change(client: &mut Client, request: &Request, temporary: bool) -> Result
     let known = client.command(&notice);
     drop(lock);
     known
+}
+
+/// Whether a daemon would start with the files, were the one at `at` to say `after`.
+fn agrees(files: &Files, at: usize, after: &str) -> Result<(), String> {
+    let file = files.iter().nth(at).expect("one of these");
+    let changed = files.amended(&file.path, 0, file.text.len(), after);
+    let changed = changed.expect("all of that file");
+    match new_problems_of(files, &changed).first() {
+        None => Ok(()),
+        Some(problem) => Err(format!(
+            "would be wrong after it: {}. Nothing was changed",
+            changed.show(problem)
+        )),
+    }
 }
 
 /// Whether the files are as the daemon has read them.
@@ -231,9 +249,89 @@ fn difference(before: &str, now: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use control::protocol::NamedOrNew;
 
     fn text(files: &Files) -> String {
         files.iter().next().unwrap().text.clone()
+    }
+
+    /// Each is one command, or a lasting one after a temporary one.
+    #[test]
+    fn a_change_after_which_nothing_starts_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["hdd", "ssd", "free"] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        std::os::unix::fs::symlink(dir.path().join("free"), dir.path().join("link")).unwrap();
+        let device = |name: &str, more: &str| {
+            let path = dir.path().join(name);
+            format!("name = \"{name}\"\npath = \"{}\"\n{more}", path.display())
+        };
+        let text = format!(
+            "[[device]]\n{}[[device]]\n{}[[device]]\n{}[[pool]]\nname = \"fast\"\ndevices = [\"ssd\"]\n\
+             [[volume]]\nname = \"web\"\norigin = \"hdd\"\npool = \"fast\"\n\
+             [[listen]]\nvhost_user = \"/none/web.sock\"\n",
+            device("hdd", ""),
+            device("ssd", ""),
+            device("free", "read_only = true\n"),
+        );
+        let files = Files::from(&text);
+        let volume = |more: &str, device: Option<String>| Request::AddVolume {
+            volume: format!("name = \"n\"\n{more}"),
+            device,
+        };
+        let add = |device| Request::AddDevice {
+            pool: "fast".into(),
+            device,
+        };
+        let (named, new) = (
+            |name: &str| NamedOrNew::Named(name.into()),
+            |name: &str| NamedOrNew::New(device(name, "")),
+        );
+        let remove = Request::RemoveVolume {
+            volume: "web".into(),
+        };
+        let on = |origin: &str, pool: &str| format!("origin = \"{origin}\"\npool = \"{pool}\"\n");
+        for (request, expected) in [
+            (
+                volume(&on("link", "fast"), Some(device("link", ""))),
+                "is the same place as device free",
+            ),
+            (add(new("link")), "is the same place as device free"),
+            (add(named("free")), "cannot use the read-only device"),
+            (add(named("hdd")), "which volume web uses"),
+            (
+                volume(&(on("free", "fast") + "size = \"513B\"\n"), None),
+                "is not possible",
+            ),
+            (
+                volume(&on("hdd", "fast"), None),
+                "uses device hdd, which volume web uses",
+            ),
+            (
+                volume(&on("free", "p2"), None),
+                "names a pool p2 that does not exist",
+            ),
+            (
+                volume(&on("gone", "fast"), None),
+                "names a device gone that does not exist",
+            ),
+            (
+                Request::RemovePool {
+                    pool: "fast".into(),
+                },
+                "names a pool fast",
+            ),
+            (remove, "[[listen]]"),
+        ] {
+            let (at, after) = edit(&[&text], &request, &|_| Vec::new()).unwrap();
+            let refused = agrees(&files, at, &after).expect_err(expected);
+            assert!(refused.contains(expected), "{expected:?}: {refused}");
+            assert!(refused.contains("Nothing was changed"), "{refused}");
+        }
+        let sound = volume(&(on("free", "fast") + "read_only = true\n"), None);
+        let (at, after) = edit(&[&text], &sound, &|_| Vec::new()).unwrap();
+        assert_eq!(agrees(&files, at, &after), Ok(()));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use block::Address;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 
 /// The port of NBD.
 pub const NBD_PORT: u16 = 10809;
@@ -21,6 +22,18 @@ impl NbdUri {
     /// Whether `text` is meant as a URI rather than a path.
     pub fn is_uri(text: &str) -> bool {
         text.starts_with("nbd") && text.contains("://")
+    }
+
+    /// The export, by one name whatever links its socket has, and however its host is written.
+    pub fn place(&self) -> String {
+        match &self.address {
+            Address::Unix(path) => {
+                let path = Path::new(&**path);
+                let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+                format!("nbd+unix:///{}?socket={}", self.export, real.display())
+            }
+            Address::Tcp(host) => format!("nbd://{}/{}", host.to_ascii_lowercase(), self.export),
+        }
     }
 
     /// The name that a server's certificate must be for.

@@ -7,15 +7,19 @@ mod agreement;
 mod arrays;
 mod doors;
 mod machine;
+mod roles;
 mod write_back;
 
 pub use agreement::agreement;
+use agreement::agreement_of;
 pub use arrays::{domain, shares, survives};
 pub use doors::doors_of_volumes;
 pub use machine::{devices, openable, sockets};
+pub use roles::{Role, roles};
 
-use crate::config::Config;
+use crate::config::{Config, Device};
 use crate::files::Files;
+use crate::place::Place;
 use crate::problem::Problem;
 use std::path::Path;
 
@@ -47,6 +51,41 @@ pub fn check_to_serve(
 /// As [`check`], but for this machine, which may be in use.
 pub fn check_alone(files: impl Into<Files>, drives: &[&str]) -> Result<Config, Vec<Problem>> {
     judge(&files.into(), drives, |_, _| ())
+}
+
+/// What is wrong with `after`, where devices are `at`, and is not with `before`: what the change
+/// from one to the other is to be refused for.
+pub fn new_problems(
+    before: &Config,
+    after: &Config,
+    drives: &[&str],
+    at: &dyn Fn(&Device) -> Place,
+) -> Vec<Problem> {
+    let all = |config| {
+        let mut found = Vec::new();
+        agreement_of(config, drives, at, &mut found);
+        found
+    };
+    let old = all(before);
+    // A line may have moved.
+    let is_old = |new: &Problem| {
+        old.iter()
+            .any(|o| o.what == new.what && o.remedy == new.remedy)
+    };
+    let new = all(after).into_iter().filter(|new| !is_old(new));
+    new.collect()
+}
+
+/// What keeps `after` from taking the place of `before`: whatever `check` finds in these files
+/// alone, and did not before.
+pub fn new_problems_of(before: &Files, after: &Files) -> Vec<Problem> {
+    let mut unreadable = Vec::new();
+    let after = after.parse(&mut unreadable);
+    if !unreadable.is_empty() {
+        return unreadable;
+    }
+    // No change of a running daemon gives a device a model.
+    new_problems(&before.parse(&mut Vec::new()), &after, &[], &Place::of)
 }
 
 /// What is possible and hardly meant.

@@ -4,6 +4,7 @@
 //! - [`config`]: the file's sections, each parameter defined once.
 //! - [`files`]: the files that a configuration is read from.
 //! - [`check`]: what is wrong with a configuration, all of it at once.
+//! - [`place`]: which bytes of this machine a device is.
 //! - [`plan`]: what leads from one configuration to another.
 //! - [`protocol`]: requests and replies, a line of JSON each.
 //! - [`section`]: one section as a request carries it.
@@ -25,6 +26,7 @@ pub mod job;
 mod lines;
 pub mod observed;
 mod parameter;
+pub mod place;
 pub mod plan;
 pub mod problem;
 pub mod protocol;

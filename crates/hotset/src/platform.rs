@@ -13,6 +13,7 @@ use block::{BoxDevice, Deadline, IoError, IoResult, Kind, Nanos, TargetId};
 use claim::Claim;
 use control::address::NbdUri;
 use control::config::{self, Config, Name};
+use control::place::Place;
 use control::status::Wear;
 use node::{Event, LogWitness, Platform, Process, Remembered};
 use origin::Identity;
@@ -23,6 +24,8 @@ use uring::{DiskOptions, Uring, UringDriver};
 
 /// How long a file or block device may take to be opened.
 const OPEN_MAX: Nanos = Nanos::from_secs(10);
+/// How long it may take to say where it is.
+const PLACE_MAX: Nanos = Nanos::from_secs(2);
 
 /// This machine, on one shard.
 #[derive(Clone)]
@@ -163,8 +166,13 @@ impl Platform for UringPlatform {
         machine::identity(place)
     }
 
-    fn is_same(&self, one: &Path, other: &Path) -> bool {
-        machine::is_same(one, other)
+    async fn place(&self, device: &config::Device) -> Place {
+        let said = Place::said(device);
+        let device = device.clone();
+        let looked = self.host.aside(move || Place::of(&device));
+        let timer = self.local.env().timer;
+        let looked = timer.timeout(PLACE_MAX, looked).await;
+        looked.and_then(Result::ok).unwrap_or(said)
     }
 
     async fn wear(&self, place: &str) -> Option<Wear> {

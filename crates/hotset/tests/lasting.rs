@@ -105,3 +105,87 @@ fn temporary_changes_and_those_that_are_refused_leave_the_file_as_it_is() {
     );
     daemon.stop();
 }
+
+/// Of this configuration the volume `vol` alone is served.
+const WAITING: &str = r#"
+[[device]]
+name = "origin1"
+path = "$/origin1"
+controller = "sas0"
+[[device]]
+name = "log0"
+path = "$/log0"
+controller = "pcie0"
+[[device]]
+name = "log1"
+path = "$/log1"
+controller = "pcie1"
+[[device]]
+name = "m0"
+path = "$/m0"
+[[device]]
+name = "m1"
+path = "$/m1"
+[[array]]
+name = "mirror"
+level = "raid1"
+members = ["m0", "m1"]
+[[volume]]
+name = "db"
+origin = "origin1"
+pool = "fast"
+mode = "write-back"
+log = ["log0", "log1"]
+[[volume]]
+name = "on-mirror"
+origin = "mirror"
+pool = "fast"
+"#;
+
+#[test]
+fn what_has_a_role_is_given_to_nobody_though_it_is_not_open() {
+    let place = Place::usual();
+    let more = USUAL.replace("devices = [\"pool\"]", "devices = [\"pool\", \"gone\"]");
+    let gone = "[[device]]\nname = \"gone\"\npath = \"$/gone\"\n";
+    place.config(&format!("{more}{gone}{WAITING}"));
+    // Without the second device of its log `db` waits.
+    for name in ["origin1", "log0", "m0", "m1", "free"] {
+        place.file(name, 16);
+    }
+    let daemon = place.serve();
+    place.file("gone", 16);
+    let file = fs::read_to_string(place.path("hotset.toml")).unwrap();
+    let bytes = |name: &str| fs::read(place.path(name)).unwrap();
+    let all = ["origin1", "gone", "log0", "m0", "m1"];
+    let before = all.map(bytes);
+    for (device, by) in [
+        ("origin1", "volume db"),
+        ("log0", "the log of volume db"),
+        ("gone", "pool fast"),
+        ("m1", "array mirror"),
+        ("pool", "pool fast"),
+    ] {
+        let alias = format!("{device}-hard");
+        fs::hard_link(place.path(device), place.path(&alias)).unwrap();
+        let alias = place.text(&alias);
+        let uses = format!("which {by} uses");
+        for command in [
+            format!("pool add-device fast {alias} --temporary"),
+            format!("pool add-device fast {alias}"),
+            format!("pool add other {alias} --temporary"),
+            format!("volume add evil --origin {alias} --pool fast --temporary"),
+        ] {
+            refused(&mut place.command(&command), 1, &[&uses]);
+        }
+        let by_name = format!("volume add evil --origin {device} --pool fast --temporary");
+        let uses = format!("uses device {device}, which ");
+        refused(&mut place.command(&by_name), 1, &[&uses]);
+    }
+    assert_eq!(all.map(bytes), before);
+    assert_eq!(fs::read_to_string(place.path("hotset.toml")).unwrap(), file);
+    run(&mut place.command(&format!(
+        "pool add-device fast {} --temporary",
+        place.text("free")
+    )));
+    daemon.stop();
+}

@@ -9,6 +9,7 @@ use crate::event::Event;
 use block::{BoxDevice, Driver, IoResult, Nanos};
 use control::address::NbdUri;
 use control::config::{self, Config, Name};
+use control::place::Place;
 use control::status::Wear;
 use layout::LogSuperblock;
 use origin::Identity;
@@ -59,8 +60,8 @@ pub trait Platform: Clone + 'static {
     /// Who is behind `place`, a path or a URI.
     fn identity(&self, place: &str) -> Identity;
 
-    /// Whether both places are the same file or device.
-    fn is_same(&self, one: &Path, other: &Path) -> bool;
+    /// Where `device` is, by its name alone if it does not say within a moment.
+    async fn place(&self, device: &config::Device) -> Place;
 
     /// How worn the device behind `place` says that it is; `None` if it does not say.
     async fn wear(&self, _place: &str) -> Option<Wear> {

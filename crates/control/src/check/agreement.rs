@@ -2,19 +2,30 @@
 
 use super::arrays;
 use super::doors;
+use super::roles;
 use super::write_back;
 use crate::config::{At, Config, Device, Name, Pool};
+use crate::place::Place;
 use crate::problem::Problem;
 use block::{Nanos, Sectors};
 use cache::{DEVICES_MAX, VOLUMES_MAX};
 use std::collections::HashMap;
-use std::path::Path;
 
 /// The least memory for data in flight.
 const BUFFERS_BYTES_MIN: u64 = 32 << 20;
 
 /// Appends what does not agree; `drives` are the models that a device can have.
 pub fn agreement(config: &Config, drives: &[&str], problems: &mut Vec<Problem>) {
+    agreement_of(config, drives, &Place::of, problems);
+}
+
+/// As [`agreement`], where each device is `at`.
+pub(super) fn agreement_of(
+    config: &Config,
+    drives: &[&str],
+    at: &dyn Fn(&Device) -> Place,
+    problems: &mut Vec<Problem>,
+) {
     daemon(config, problems);
     unique(config, problems);
     for device in &config.devices {
@@ -26,8 +37,8 @@ pub fn agreement(config: &Config, drives: &[&str], problems: &mut Vec<Problem>) 
         room(config, pool, problems);
     }
     arrays::agree(config, problems);
-    uses(config, problems);
-    same_place(config, problems);
+    volumes(config, problems);
+    roles::agree(config, at, problems);
     doors::agree(config, problems);
     write_back::agree(config, problems);
 }
@@ -166,40 +177,12 @@ fn room(config: &Config, pool: &Pool, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Whether what is named exists, and each device has one use.
-fn uses(config: &Config, problems: &mut Vec<Problem>) {
+/// Whether volumes and pools can be what they are to be on what they name.
+fn volumes(config: &Config, problems: &mut Vec<Problem>) {
     let device = |name: &Name| config.devices.iter().find(|d| d.name.value == *name);
-    let array = |name: &Name| config.arrays.iter().any(|a| a.name.value == *name);
-    let mut used: HashMap<&Name, String> = HashMap::new();
-    let mut take = |name, line, by: String, problems: &mut Vec<Problem>| {
-        if device(name).is_none() && !array(name) {
-            let what = format!("{by} names a device {name} that does not exist");
-            let remedy = "add a [[device]] of that name, or correct the name";
-            problems.push(Problem::new(line, what, remedy));
-        } else if let Some(other) = used.get(name) {
-            let what = format!("{by} uses device {name}, which {other} uses");
-            let remedy = "give each its own device: one would overwrite the other's data";
-            problems.push(Problem::new(line, what, remedy));
-        } else {
-            used.insert(name, by);
-        }
-    };
-    for array in &config.arrays {
-        let by = format!("array {}", array.name.value);
-        for members in [&array.members, &array.spares] {
-            for name in &members.value {
-                take(name, members.line, by.clone(), problems);
-            }
-        }
-    }
     for volume in &config.volumes {
-        let by = format!("volume {}", volume.name.value);
-        take(&volume.origin.value, volume.origin.line, by, problems);
-        if !config
-            .pools
-            .iter()
-            .any(|p| p.name.value == volume.pool.value)
-        {
+        let mut pools = config.pools.iter();
+        if !pools.any(|p| p.name.value == volume.pool.value) {
             let what = format!(
                 "volume {} names a pool {} that does not exist",
                 volume.name.value, volume.pool.value
@@ -211,11 +194,8 @@ fn uses(config: &Config, problems: &mut Vec<Problem>) {
             && (size.value.0 == 0 || Sectors::from_bytes(size.value.0).is_none())
         {
             let what = format!("a volume of {} is not possible", size.value);
-            problems.push(Problem::new(
-                size.line,
-                what,
-                "give a multiple of 512 bytes",
-            ));
+            let remedy = "give a multiple of 512 bytes";
+            problems.push(Problem::new(size.line, what, remedy));
         }
         let origin = device(&volume.origin.value);
         if origin.is_some_and(|d| d.read_only.value) && !volume.read_only.value {
@@ -227,58 +207,17 @@ fn uses(config: &Config, problems: &mut Vec<Problem>) {
             problems.push(Problem::new(volume.line, what, remedy));
         }
     }
-    for volume in &config.volumes {
-        for name in &volume.log.value {
-            let by = format!("the log of volume {}", volume.name.value);
-            take(name, volume.log.line, by, problems);
-        }
-        if let Some(journal) = &volume.journal {
-            let by = format!("the journal of volume {}", volume.name.value);
-            take(&journal.value, journal.line, by, problems);
-        }
-    }
     for pool in &config.pools {
-        for name in &pool.devices.value {
-            let by = format!("pool {}", pool.name.value);
-            take(name, pool.devices.line, by, problems);
-            if let Some(device) = device(name)
-                && device.read_only.value
-            {
-                let what = format!(
-                    "pool {} cannot use the read-only device {name}",
-                    pool.name.value
-                );
-                let remedy = "remove `read_only` from it, or take another device";
-                problems.push(Problem::new(device.read_only.line, what, remedy));
-            }
+        let devices = pool.devices.value.iter().filter_map(device);
+        for device in devices.filter(|device| device.read_only.value) {
+            let what = format!(
+                "pool {} cannot use the read-only device {}",
+                pool.name.value, device.name.value
+            );
+            let remedy = "remove `read_only` from it, or take another device";
+            problems.push(Problem::new(device.read_only.line, what, remedy));
         }
     }
-}
-
-/// Whether two devices are one place under two names.
-fn same_place(config: &Config, problems: &mut Vec<Problem>) {
-    let mut places: HashMap<String, &Device> = HashMap::new();
-    for device in &config.devices {
-        let (place, line) = match (&device.path, &device.nbd) {
-            (Some(path), None) => (real(&path.value), path.line),
-            (None, Some(uri)) => (uri.value.to_string(), uri.line),
-            _ => continue,
-        };
-        if let Some(other) = places.get(&place) {
-            let (name, other) = (&device.name.value, &other.name.value);
-            let what = format!("device {name} is the same place as device {other}: {place}");
-            let remedy = "remove one: two uses of one place overwrite each other's data";
-            problems.push(Problem::new(line, what, remedy));
-        } else {
-            places.insert(place, device);
-        }
-    }
-}
-
-/// The path without links, if there is such a file.
-fn real(path: &Path) -> String {
-    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    real.display().to_string()
 }
 
 #[cfg(test)]

@@ -128,7 +128,10 @@ impl Change {
                 with_array(config, array, |array| add(&mut array.spares.value, device));
             }
             Change::GiveMember { array, device } => {
-                with_array(config, array, |array| add(&mut array.members.value, device));
+                with_array(config, array, |array| {
+                    array.spares.value.retain(|spare| spare != device);
+                    add(&mut array.members.value, device);
+                });
             }
             Change::ReplaceMember {
                 array,

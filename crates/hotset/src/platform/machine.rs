@@ -4,7 +4,7 @@ use block::Nanos;
 use origin::Identity;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 /// Who is behind `place`, a path or a URI: for a file its file system and inode,
@@ -27,18 +27,6 @@ pub fn identity(place: &str) -> Identity {
         Some(serial) => Identity::new(&format!("{serial} {}", number.trim())),
         None => Identity::new(place),
     }
-}
-
-/// Whether both are the same file or block device.
-pub fn is_same(one: &Path, other: &Path) -> bool {
-    let about = |path: &Path| {
-        let file = fs::metadata(path).ok()?;
-        Some(match file.file_type().is_block_device() {
-            true => (file.rdev(), 0),
-            false => (file.dev(), file.ino()),
-        })
-    };
-    about(one).is_some_and(|one| about(other) == Some(one))
 }
 
 /// The directory of a block device in sysfs; `None` for another file.

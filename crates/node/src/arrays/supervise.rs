@@ -183,6 +183,17 @@ impl<P: Platform> Devices<P> {
         Ok(name)
     }
 
+    /// Whether the configuration gives an array this device, as a member or a spare.
+    pub(crate) fn is_configured(&self, array: &Name, device: &Name) -> bool {
+        let config = self.config();
+        let mut arrays = config.arrays.iter();
+        let named = arrays.find(|known| known.name.value == *array);
+        named.is_some_and(|array| {
+            let mut all = array.members.value.iter().chain(&array.spares.value);
+            all.any(|known| known == device)
+        })
+    }
+
     /// Whether a device that an array is given counts as its member, not as a spare.
     pub(crate) fn is_for_role(&self, array: &str, device: &Name) -> bool {
         let config = self.config();

@@ -11,8 +11,12 @@ use crate::platform::Platform;
 use control::check;
 use control::config::{self, At, Attach, Device, Name, VolumeMode};
 use control::doors::Queues;
+use control::place::Place;
 use control::plan::Change;
 use control::protocol::{NamedOrNew, Request};
+use futures_util::future::join_all;
+use sim::model::catalogue::Drive;
+use std::collections::BTreeMap;
 
 impl<P: Platform> Node<P> {
     /// Whether a volume is served, or will be.
@@ -33,11 +37,39 @@ impl<P: Platform> Node<P> {
         self.devices.record(change);
     }
 
-    /// A device that was new is known from now on.
-    fn note_device(&self, device: &Source) {
-        if let Source::Device(device) = device {
-            self.note(&Change::PutDevice(device.clone()));
+    /// What a device is known by from now on, if it is none of arrays.
+    fn known_by(device: &Source) -> Option<Change> {
+        match device {
+            Source::Device(device) => Some(Change::PutDevice(device.clone())),
+            Source::Array(_) => None,
         }
+    }
+
+    /// Refuses `changes` after which the configuration would not agree with itself. A device
+    /// that has a role, open or not and under any name, gets no other one.
+    async fn agree(&self, changes: &[Change]) -> Result<(), Refusal> {
+        let before = self.devices.config();
+        let mut after = (*before).clone();
+        changes.iter().for_each(|change| change.record(&mut after));
+        let looking = after.devices.iter().map(async |device| {
+            let place = self.platform.place(device).await;
+            (device.name.value.clone(), place)
+        });
+        let places: BTreeMap<Name, Place> = join_all(looking).await.into_iter().collect();
+        let at = |device: &Device| {
+            let place = places.get(&device.name.value).cloned();
+            place.unwrap_or_else(|| Place::said(device))
+        };
+        let drives: Vec<&str> = Drive::all().map(|drive| drive.name()).collect();
+        match check::new_problems(&before, &after, &drives, &at).first() {
+            Some(problem) => Err(format!("{}; {}", problem.what, problem.remedy)),
+            None => Ok(()),
+        }
+    }
+
+    /// The configuration says `changes` from now on.
+    fn note_all(&self, changes: &[Change]) {
+        changes.iter().for_each(|change| self.note(change));
     }
 
     /// The device of a request.
@@ -134,9 +166,12 @@ impl<P: Platform> Node<P> {
                     Some(text) => self.named_or_new(NamedOrNew::New(text))?,
                     None => self.known(&volume.origin.value)?,
                 };
+                let known = Self::known_by(&origin).into_iter();
+                let added = Change::AddVolume(Box::new(volume.clone()));
+                let changes: Vec<_> = known.chain([added]).collect();
+                self.agree(&changes).await?;
                 self.add_volume(&volume, &origin).await?;
-                self.note_device(&origin);
-                self.note(&Change::AddVolume(Box::new(volume)));
+                self.note_all(&changes);
                 Ok(())
             }
             Request::Attach { attach } => self.attach(Attach::parse(&attach)?).await,
@@ -147,9 +182,12 @@ impl<P: Platform> Node<P> {
             Request::AddPool { pool, devices } => {
                 let pool = config::Pool::parse(&pool)?;
                 let devices = self.devices_of(&pool, devices)?;
+                let known = devices.iter().filter_map(Self::known_by);
+                let added = Change::AddPool(Box::new(pool.clone()));
+                let changes: Vec<_> = known.chain([added]).collect();
+                self.agree(&changes).await?;
                 self.add_pool(&pool, &devices).await?;
-                devices.iter().for_each(|device| self.note_device(device));
-                self.note(&Change::AddPool(Box::new(pool)));
+                self.note_all(&changes);
                 Ok(())
             }
             Request::RemovePool { pool } => {
@@ -159,10 +197,15 @@ impl<P: Platform> Node<P> {
             Request::AddDevice { pool, device } => {
                 let pool = self.pool(&pool)?.name.clone();
                 let source = self.named_or_new(device)?;
+                let given = Change::GivePoolDevice {
+                    pool: pool.clone(),
+                    device: source.name().clone(),
+                };
+                let known = Self::known_by(&source).into_iter();
+                let changes: Vec<_> = known.chain([given]).collect();
+                self.agree(&changes).await?;
                 self.add_device(&pool, &source).await?;
-                self.note_device(&source);
-                let device = source.name().clone();
-                self.note(&Change::GivePoolDevice { pool, device });
+                self.note_all(&changes);
                 Ok(())
             }
             Request::RemoveDevice { pool, device } => {
@@ -180,16 +223,23 @@ impl<P: Platform> Node<P> {
             } => {
                 let source = self.named_or_new(device)?;
                 let devices = &self.devices;
-                let is_for_role = devices.is_for_role(&array, source.name());
-                devices
-                    .give_member(&array, None, &source, overwrite)
-                    .await?;
-                self.note_device(&source);
-                let (array, device) = (Name::new(&array)?, source.name().clone());
-                self.note(&match is_for_role {
-                    true => Change::GiveMember { array, device },
-                    false => Change::GiveSpare { array, device },
-                });
+                let (name, device) = (Name::new(&array)?, source.name().clone());
+                let given = match devices.is_for_role(&array, &device) {
+                    true => Change::GiveMember {
+                        array: name,
+                        device,
+                    },
+                    false => Change::GiveSpare {
+                        array: name,
+                        device,
+                    },
+                };
+                let known = Self::known_by(&source).into_iter();
+                let changes: Vec<_> = known.chain([given]).collect();
+                self.agree(&changes).await?;
+                let given = devices.give_member(&array, None, &source, overwrite);
+                given.await?;
+                self.note_all(&changes);
                 Ok(())
             }
             Request::ReplaceMember {
@@ -201,17 +251,25 @@ impl<P: Platform> Node<P> {
                 let source = self.named_or_new(device)?;
                 let devices = &self.devices;
                 let old = devices.member_name(&array, &member);
-                let given = devices.give_member(&array, Some(&member), &source, overwrite);
-                given.await?;
-                self.note_device(&source);
-                let (array, device) = (Name::new(&array)?, source.name().clone());
-                if let Some(member) = old {
-                    self.note(&Change::ReplaceMember {
-                        array,
-                        member,
-                        device,
+                let (name, device) = (Name::new(&array)?, source.name().clone());
+                let mut changes: Vec<_> = Self::known_by(&source).into_iter().collect();
+                // Whatever it replaces, it is a device of this array from then on.
+                let mut after = changes.clone();
+                if !devices.is_configured(&name, &device) {
+                    after.push(Change::GiveSpare {
+                        array: name.clone(),
+                        device: device.clone(),
                     });
                 }
+                self.agree(&after).await?;
+                let given = devices.give_member(&array, Some(&member), &source, overwrite);
+                given.await?;
+                changes.extend(old.map(|member| Change::ReplaceMember {
+                    array: name,
+                    member,
+                    device,
+                }));
+                self.note_all(&changes);
                 Ok(())
             }
             Request::Amended {

@@ -6,6 +6,7 @@ use crate::platform::{LogWitness, Platform, Process, Remembered};
 use block::{BoxDevice, Device as _, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors};
 use control::address::NbdUri;
 use control::config::{self, Name};
+use control::place::Place;
 use origin::Identity;
 use shard::{Config, Disk, Local, Mesh, Shard};
 use sim::{DiskSpec, Outcome, Sim, SimDriver, World};
@@ -65,8 +66,8 @@ impl Platform for Bare {
         Identity::new(place)
     }
 
-    fn is_same(&self, one: &Path, other: &Path) -> bool {
-        one == other
+    async fn place(&self, device: &config::Device) -> Place {
+        Place::said(device)
     }
 
     fn host(&self) -> String {

@@ -29,12 +29,12 @@ pub(super) async fn open<P: Platform>(
 ) -> Result<Opened<P>, String> {
     let path = target.path.display().to_string();
     let platform = &devices.platform;
-    match target.make {
-        Some(make) => make(sectors.bytes())?,
-        None => refuse_configured(devices, target.path)?,
-    }
     let section = Section::default().text("name", "to").text("path", &path);
     let device = config::Device::parse(&section.finish())?;
+    match target.make {
+        Some(make) => make(sectors.bytes())?,
+        None => refuse_configured(devices, &device).await?,
+    }
     let opened = place::open(platform, &device, Role::Origin).await;
     let opened = opened.map_err(said)?;
     let room = opened.leaf.geometry().sectors;
@@ -56,19 +56,22 @@ pub(super) async fn open<P: Platform>(
     Ok(opened)
 }
 
-/// Refuses a place that the configuration uses.
-fn refuse_configured<P: Platform>(devices: &Rc<Devices<P>>, path: &Path) -> Result<(), String> {
-    let config = devices.config();
-    let is_it = |device: &&config::Device| {
-        let known = device.path.as_ref();
-        known.is_some_and(|known| devices.platform.is_same(&known.value, path))
-    };
-    match config.devices.iter().find(is_it) {
-        None => Ok(()),
-        Some(device) => Err(format!(
-            "{} is {} of the configuration: give another place",
-            path.display(),
-            device.name.value
-        )),
+/// Refuses a place that the configuration has, or a part of one.
+async fn refuse_configured<P: Platform>(
+    devices: &Rc<Devices<P>>,
+    device: &config::Device,
+) -> Result<(), String> {
+    let (config, platform) = (devices.config(), &devices.platform);
+    let target = platform.place(device).await;
+    for known in &config.devices {
+        if platform.place(known).await.overlaps(&target) {
+            let path = device.path.as_ref().map(|path| path.value.display());
+            return Err(format!(
+                "{} is {} of the configuration: give another place",
+                path.map_or(String::new(), |path| path.to_string()),
+                known.name.value
+            ));
+        }
     }
+    Ok(())
 }
