@@ -1,6 +1,7 @@
 //! A node on this machine: its files, block devices and sockets through io_uring.
 
 pub mod claim;
+mod identity;
 mod machine;
 pub mod nbd;
 mod state;
@@ -10,7 +11,7 @@ mod wear;
 
 use crate::configuration::read_again;
 use block::{BoxDevice, Deadline, IoError, IoResult, Kind, Nanos, TargetId};
-use claim::Claim;
+use claim::{Behind, Claim};
 use control::address::NbdUri;
 use control::config::{self, Config, Name};
 use control::place::Place;
@@ -40,8 +41,13 @@ pub struct UringPlatform {
 
 /// What keeps other users away.
 pub enum Hold {
-    File { _file: OpenFile },
-    Export { _claim: Claim },
+    File {
+        _file: OpenFile,
+        _behind: Option<Behind>,
+    },
+    Export {
+        _claim: Claim,
+    },
 }
 
 /// A file that the host holds open and locked.
@@ -79,8 +85,10 @@ impl UringPlatform {
 impl UringPlatform {
     fn hold(&self, target: TargetId) -> Hold {
         let host = self.host.clone();
-        let file = OpenFile { host, target };
-        Hold::File { _file: file }
+        Hold::File {
+            _file: OpenFile { host, target },
+            _behind: None,
+        }
     }
 }
 
@@ -121,7 +129,15 @@ impl Platform for UringPlatform {
             })
         };
         let (target, _) = claim::once_left(&timer, path, open).await?;
-        let hold = self.hold(target);
+        let mut hold = self.hold(target);
+        let device = path.to_owned();
+        let claimed = self.host.aside(move || Behind::claim(&device)).await??;
+        if let Hold::File {
+            _behind: behind, ..
+        } = &mut hold
+        {
+            *behind = claimed;
+        }
         Ok((self.local.disk(target)?, hold))
     }
 
@@ -162,8 +178,10 @@ impl Platform for UringPlatform {
         state::others(&self.state, ours)
     }
 
-    fn identity(&self, place: &str) -> Identity {
-        machine::identity(place)
+    async fn identity(&self, place: &str) -> Identity {
+        let text = place.to_owned();
+        let asked = self.host.aside(move || identity::identity(&text)).await;
+        asked.unwrap_or_else(|_| Identity::new(place))
     }
 
     async fn place(&self, device: &config::Device) -> Place {
@@ -171,7 +189,7 @@ impl Platform for UringPlatform {
         let device = device.clone();
         let looked = self.host.aside(move || Place::of(&device));
         let timer = self.local.env().timer;
-        let looked = timer.timeout(PLACE_MAX, looked).await;
+        let looked = Deadline::new(&timer, PLACE_MAX).bound(looked).await;
         looked.and_then(Result::ok).unwrap_or(said)
     }
 

@@ -22,6 +22,7 @@ pub mod array;
 mod bitmap;
 mod copies;
 mod hints;
+mod identity;
 mod journal;
 mod log;
 mod log_record;
@@ -38,6 +39,7 @@ mod superblock;
 pub use bitmap::{BITMAP_BITS, Bitmap, BitmapRow, newest_bitmap};
 pub use copies::{current_superblock, first_superblock, newest, second_superblock};
 pub use hints::{HintRow, decode_hints, encode_hints};
+pub use identity::{Fact, IDENTITY_BYTES_MAX, Identity, Likeness, likeness};
 pub use journal::{
     COMMIT_BLOCKS, JOURNAL_HALF_MIN, JOURNAL_VERSION, JournalCommit, JournalCommitRow,
     JournalSuperblock, JournalSuperblockRow, journal_half,
@@ -48,8 +50,8 @@ pub use log_record::{
     RecordRow, SEGMENT_BLOCKS, block_crc,
 };
 pub use log_superblock::{
-    IDENTITY_BYTES_MAX, LOG_AREA, LOG_SUPERBLOCKS, LOG_VERSIONS, LOG_WITNESS_BYTES, LogSuperblock,
-    LogSuperblockRow, log_segments,
+    LOG_AREA, LOG_SUPERBLOCKS, LOG_VERSIONS, LOG_WITNESS_BYTES, LogSuperblock, LogSuperblockRow,
+    log_segments,
 };
 pub use map::{Entry, EntryRow, MapPage, Mask, entries_per_page, is_checksum};
 pub use page::{PageError, PageHeader};

@@ -13,7 +13,7 @@
 use crate::record::record;
 use crate::signature::{LOG_MAGIC, UNKNOWN, foreign};
 use crate::superblock::{has_checksum, name_field, name_of, set_checksum};
-use crate::{BLOCK_BYTES, SEGMENT_BLOCKS, SuperblockError, Uuid};
+use crate::{BLOCK_BYTES, IDENTITY_BYTES_MAX, SEGMENT_BLOCKS, SuperblockError, Uuid};
 
 /// The version of the format of write-back logs, and that of one with a journal.
 pub const LOG_VERSIONS: [u32; 2] = [3, 4];
@@ -25,8 +25,6 @@ pub const LOG_SUPERBLOCKS: [u64; 2] = [0, 16];
 pub const LOG_AREA: u64 = SEGMENT_BLOCKS as u64;
 /// Bytes of the witness, which is both superblocks.
 pub const LOG_WITNESS_BYTES: u64 = 2 * BLOCK_BYTES as u64;
-/// The longest identity of an origin.
-pub const IDENTITY_BYTES_MAX: usize = 64;
 
 const FLAG_OWES: u8 = 1;
 const WITNESS: u8 = 2;

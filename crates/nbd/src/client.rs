@@ -8,26 +8,29 @@
 //!     acknowledged by the same connection: a server that was restarted may
 //!     have forgotten the others, so the first flush after a loss says so;
 //!   - nor before every change that nobody waited for has been answered: it can
-//!     undo no later one.
+//!     undo no later one;
+//!   - no request goes by a later connection before its export was recognised (`Options`): the
+//!     server may be back with another disk.
 //!
 //! Not here: a server that still carries out a request of a connection it has
 //! lost can undo a later write to the same place; NBD has no way to prevent it. Who
 //! cannot bear that of durable writes has them fail instead (`Options`).
 
+mod dial;
 mod link;
 mod negotiate;
 mod options;
 mod slots;
 
-pub use options::Options;
+pub use options::{Options, Recognise, Recognised};
 
 use crate::protocol::session::Session;
 use crate::protocol::wire::{cmd, cmd_flag, flag, state};
 use block::{
-    Buf, Connector, Content, Device, Env, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba,
-    SECTOR_BYTES, Sectors, Shared,
+    BoxDevice, Buf, Connector, Content, Device, Env, Extent, Fua, Geometry, IoError, IoResult,
+    Kind, Lba, SECTOR_BYTES, Sectors, Shared,
 };
-use link::Link;
+use link::{Link, Look};
 use slots::{Ask, Failure};
 use std::rc::Rc;
 
@@ -35,6 +38,24 @@ use std::rc::Rc;
 pub struct Client {
     link: Rc<Link>,
     geometry: Geometry,
+    /// It reads what is not recognised yet, and the connection is another's.
+    recognises: bool,
+}
+
+/// How a client's export is; clones are of the same client.
+#[derive(Clone)]
+pub struct Standing(Rc<Link>);
+
+impl Standing {
+    /// Why the export that answered last is another than the client was opened on.
+    pub fn other(&self) -> Option<String> {
+        self.0.other.borrow().clone()
+    }
+
+    /// Why requests wait or fail; `None` while the export answers.
+    pub fn trouble(&self) -> Option<String> {
+        self.0.trouble()
+    }
 }
 
 /// A long zero or trim is asked for in pieces of this many bytes.
@@ -50,22 +71,34 @@ impl Client {
         options: Options,
     ) -> IoResult<Client> {
         let name = options.name();
-        let (link, session) = Link::open(env, connector, options)
-            .await
-            .map_err(|e| e.on(name.clone()))?;
+        let look = look(&name, options.recognise.clone());
+        let opening = Link::open(env, connector, options, look);
+        let (link, session) = opening.await.map_err(|e| e.on(name.clone()))?;
         let geometry = geometry(&name, &session).inspect_err(|_| link.close())?;
-        Ok(Client { link, geometry })
+        Ok(Client {
+            link,
+            geometry,
+            recognises: false,
+        })
     }
 
-    fn session(&self) -> &Session {
-        &self.link.session
+    /// How its export is.
+    pub fn standing(&self) -> Standing {
+        Standing(self.link.clone())
+    }
+
+    fn session(&self) -> Session {
+        self.link.session.get()
     }
 
     /// Asks until there is an answer, or reason to give up.
     async fn ask(&self, mut ask: Ask) -> (Option<Buf>, Vec<(u32, u32)>, IoResult) {
-        let attempts = self.link.options.attempts_max;
+        let attempts = match self.recognises {
+            true => 1,
+            false => self.link.options.attempts_max,
+        };
         for _ in 0..attempts {
-            let answer = self.link.ask(ask).await;
+            let answer = self.link.ask(ask, self.recognises).await;
             match answer.outcome {
                 Ok(()) => return (answer.ask.buf, answer.extents, Ok(())),
                 Err(Failure::Reported(error)) => {
@@ -153,8 +186,27 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.link.close();
+        if !self.recognises {
+            self.link.close();
+        }
     }
+}
+
+/// Has `recognise` look at what a link is connected to.
+fn look(name: &str, recognise: Option<Recognise>) -> Option<Look> {
+    let (name, recognise) = (name.to_owned(), recognise?);
+    Some(Rc::new(move |link: Rc<Link>| {
+        let (name, recognise) = (name.clone(), recognise.clone());
+        Box::pin(async move {
+            let geometry = geometry(&name, &link.session.get())?;
+            let client = Client {
+                link,
+                geometry,
+                recognises: true,
+            };
+            recognise(BoxDevice::new(client)).await
+        })
+    }))
 }
 
 /// The shape of an export; `Err(Unsupported)` if no device has it.

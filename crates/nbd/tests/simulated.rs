@@ -3,8 +3,8 @@
 
 use block::conformance;
 use block::{
-    Address, Buf, Device, Env, Extent, Fua, Gate, Geometry, IoResult, Kind, Lba, Nanos, Sectors,
-    Shared, TargetId,
+    Address, BoxDevice, Buf, Device, Env, Extent, Fua, Gate, Geometry, IoResult, Kind, Lba, Nanos,
+    Sectors, Shared, TargetId,
 };
 use nbd::client::{Client, Options};
 use nbd::serve::{ExportOptions, Limits, Server};
@@ -13,7 +13,7 @@ use sim::{
     Class, Direction, DiskSpec, Effect, LinkSpec, Ops, Outcome, Plan, Rng, Rule, Sim, SimDriver,
     StreamEffect, StreamRule, When, World,
 };
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 const MIB: u64 = 16;
@@ -263,6 +263,51 @@ fn a_durable_write_is_not_asked_again_where_that_is_not_wanted() {
 }
 
 /// Nothing was unflushed, so nothing can have been forgotten.
+/// The server may be back with another disk: nothing is asked of it before that is known, and
+/// nothing at all of another disk.
+#[test]
+fn nothing_is_asked_of_a_later_connection_before_it_is_recognised() {
+    let cut = StreamRule {
+        connection: Some(0),
+        direction: Direction::ToListener,
+        byte: 100_000,
+        effect: StreamEffect::Cut,
+    };
+    let (outcome, _) = back_to_back(1, Sectors(1), streams([cut]), |local, env| async move {
+        let looks = Rc::new(Cell::new(0));
+        let mut options = Options::new(address(), "");
+        let (seen, memory) = (looks.clone(), env.clone());
+        options.recognise = Some(Rc::new(move |now: BoxDevice| {
+            let (seen, memory) = (seen.clone(), memory.clone());
+            Box::pin(async move {
+                seen.set(seen.get() + 1);
+                let (buf, read) = now.read(Lba(1000), memory.pool.take(4096)).await;
+                read?;
+                assert!(buf.iter().all(|byte| *byte == 0), "the write came before");
+                Ok((seen.get() < 3).then(|| "it is another".to_owned()))
+            })
+        }));
+        let client = Client::connect(env.clone(), local.connector(), options);
+        let client = client.await.unwrap();
+        let standing = client.standing();
+        assert_eq!((standing.other(), standing.trouble()), (None, None));
+        let mut data = env.pool.try_get(200 << 10).unwrap();
+        data.fill(7);
+        let data = data.share();
+        let refused = client.write(Lba(1000), data.clone(), Fua::No).await;
+        let error = refused.unwrap_err().to_string();
+        let expected = "another export answers in its place (it is another)";
+        assert!(error.contains(expected), "{error}");
+        assert!(standing.other().is_some() && standing.trouble().is_some());
+        while standing.trouble().is_some() {
+            env.timer.sleep(Nanos::from_millis(50)).await;
+        }
+        assert_eq!((standing.other(), looks.get()), (None, 3));
+        client.write(Lba(1000), data, Fua::No).await.unwrap();
+    });
+    assert_eq!(outcome, Outcome::Done);
+}
+
 #[test]
 fn a_loss_after_a_flush_is_not_reported() {
     let cut = StreamRule {

@@ -33,8 +33,10 @@ use control::check::domain;
 use control::config::{self, Name};
 use filter::Swappable;
 use futures_util::future::join_all;
+use layout::{Fact, Identity};
 use raid::{Array, Candidate, Options, Start, Superblock};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// How often a write that the medium of a member refuses is tried again.
@@ -344,6 +346,14 @@ impl<P: Platform> Devices<P> {
         self.report_absent(config, absent);
         let names: Vec<_> = config.members.value.iter().map(Name::as_str).collect();
         let place = format!("{} of {}", config.level.name(), names.join(", "));
+        // Its members may change; where it has no superblocks they are all there is.
+        let identity = match array.report().uuid {
+            None => Identity::new(&place),
+            Some(uuid) => Identity::of(&BTreeMap::from([
+                (Fact::Mapping, format!("array {uuid}")),
+                (Fact::Former, place.clone()),
+            ])),
+        };
         let controller = domain(&self.config(), &config.name.value);
         let swappable = Swappable::new(array);
         let device = BoxDevice::new(swappable.clone());
@@ -351,7 +361,7 @@ impl<P: Platform> Devices<P> {
             self.platform.local(),
             device,
             role,
-            place,
+            (place, identity),
             controller.into(),
         );
         members.into_iter().for_each(Lease::keep);

@@ -12,7 +12,7 @@ use crate::platform::Platform;
 use block::{BoxDevice, Driver, Env, IoError, IoResult, Kind, Nanos, Sectors, WithDeadline};
 use cache::log::{Cleaning, Config, Opened, Wanted, WriteBack};
 use control::config::{self, Name};
-use layout::Uuid;
+use layout::{Identity, Uuid};
 use std::any::Any;
 use std::rc::Rc;
 
@@ -45,18 +45,18 @@ pub(crate) fn journal_of(volume: &config::Volume) -> Option<&Name> {
     journal.map(|journal| &journal.value)
 }
 
-/// Whose log is to be opened, for an origin at `place`; `keep` as [`Wanted`] has it.
+/// Whose log is to be opened, for an origin of this identity; `keep` as [`Wanted`] has it.
 pub(crate) fn wanted<P: Platform>(
     platform: &P,
     volume: &config::Volume,
     size: Sectors,
-    place: &str,
+    origin: &Identity,
     keep: bool,
 ) -> Wanted {
     Wanted {
         volume: volume.name.value.to_string(),
         sectors: size.0,
-        identity: platform.identity(place).bytes().to_vec(),
+        identity: origin.bytes().to_vec(),
         host: platform.host(),
         uuid: Uuid(platform.uuid()),
         now: platform.clock(),

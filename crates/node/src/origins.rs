@@ -40,7 +40,7 @@ impl<D: Driver> Origin<D> {
     ) -> IoResult<Origin<D>> {
         let (name, place) = (volume.as_str(), &opened.place);
         let env = platform.local().env();
-        let identity = platform.identity(place);
+        let identity = opened.identity.clone();
         let seed = platform.uuid() as u64;
         let record = take(&opened.leaf, &env.pool, identity.clone(), seed).await?;
         let remembered = cache.remembered();

@@ -15,10 +15,12 @@ pub use raw::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Role, claimed, retried};
 use crate::leaf::Leaf;
 use crate::model::Stripe;
 use crate::platform::Platform;
+use ::nbd::client::Standing;
 use block::{BoxDevice, Device as _, IoError, IoResult, Kind, Nanos, SECTOR_BYTES, Sectors};
 use control::config;
 use control::status::Wear;
 use filter::{Delayed, Snapshot};
+use origin::Identity;
 use raw::{Bare, Open};
 use shard::Local;
 use std::cell::Cell;
@@ -44,6 +46,8 @@ pub struct Opened<P: Platform> {
     pub role: Role,
     /// The file or URI behind it.
     pub place: String,
+    /// Who that is.
+    pub identity: Identity,
     /// What it fails with.
     pub controller: Arc<str>,
     /// The counters when it was opened.
@@ -51,6 +55,7 @@ pub struct Opened<P: Platform> {
     /// How worn it is, and when that was asked.
     pub(crate) wear: Cell<(Option<Nanos>, Option<Wear>)>,
     is_file: bool,
+    standing: Option<Standing>,
     /// What keeps other users away; the members of an array are held themselves.
     _hold: Option<P::Hold>,
 }
@@ -61,7 +66,7 @@ impl<P: Platform> Opened<P> {
         local: &Local<P::Driver>,
         array: BoxDevice,
         role: Role,
-        place: String,
+        (place, identity): (String, Identity),
         controller: Arc<str>,
     ) -> Opened<P> {
         let timer = local.env().timer;
@@ -71,10 +76,12 @@ impl<P: Platform> Opened<P> {
             leaf,
             role,
             place,
+            identity,
             controller,
             at_first,
             wear: Cell::default(),
             is_file: false,
+            standing: None,
             _hold: None,
         }
     }
@@ -82,6 +89,18 @@ impl<P: Platform> Opened<P> {
     /// Whether it is a file or block device of this machine.
     pub(crate) fn is_file(&self) -> bool {
         self.is_file
+    }
+
+    /// Whether it comes back only by being opened again: a file or block device of this
+    /// machine, or an export in whose place another answers.
+    pub(crate) fn must_reopen(&self) -> bool {
+        let other = self.standing.as_ref().and_then(Standing::other);
+        self.is_file || other.is_some()
+    }
+
+    /// Why an export does not answer; `None` while it does.
+    pub fn trouble(&self) -> Option<String> {
+        self.standing.as_ref().and_then(Standing::trouble)
     }
 }
 
@@ -118,11 +137,16 @@ pub async fn open<P: Platform>(
     Ok(Opened {
         leaf,
         role,
+        identity: match role {
+            Role::Origin => platform.identity(&raw.place).await,
+            Role::Pool | Role::Log | Role::Member(_) => Identity::new(&raw.place),
+        },
         place: raw.place,
         controller,
         at_first,
         wear: Cell::default(),
         is_file: raw.is_file,
+        standing: raw.standing,
         _hold: raw.hold,
     })
 }

@@ -58,7 +58,7 @@ pub trait Platform: Clone + 'static {
     fn logs(&self) -> IoResult<Vec<LogWitness>>;
 
     /// Who is behind `place`, a path or a URI.
-    fn identity(&self, place: &str) -> Identity;
+    async fn identity(&self, place: &str) -> Identity;
 
     /// Where `device` is, by its name alone if it does not say within a moment.
     async fn place(&self, device: &config::Device) -> Place;

@@ -25,7 +25,7 @@ use block::{Device, Fua, IoError, Lba, Nanos, SECTOR_BYTES, Sectors};
 use cache::log::{Cleaning, Journal, superblock_of};
 use control::config::{self, Bytes, Name};
 use found::{Found, Leased, said};
-use layout::{BLOCK_BYTES, BLOCK_SECTORS, LOG_SUPERBLOCKS, LogSuperblock};
+use layout::{BLOCK_BYTES, BLOCK_SECTORS, LOG_SUPERBLOCKS, Likeness, LogSuperblock, likeness};
 use std::rc::Rc;
 
 /// What is done about a log.
@@ -180,7 +180,7 @@ async fn with<P: Platform>(
         .chain(witness)
         .max_by_key(|superblock| superblock.sequence);
     let known = known.cloned();
-    let identity = platform.identity(&origin.place);
+    let identity = origin.identity.bytes();
     let states = copies.iter().map(|(device, lease, ours)| {
         let state = match (lease, ours, &known) {
             (Err(why), ..) => CopyState::Absent(why.to_string()),
@@ -197,7 +197,7 @@ async fn with<P: Platform>(
         cleaning: volume.write_back.value,
         is_other_origin: known
             .as_ref()
-            .is_some_and(|known| known.identity != identity.bytes()),
+            .is_some_and(|known| likeness(&known.identity, identity) == Likeness::Other),
         copies: states.collect(),
         journal: None,
         known,
@@ -329,7 +329,7 @@ async fn look_at<P: Platform>(
     if !replays {
         return Ok(JournalState::Pending(age));
     }
-    if superblock.identity != platform.identity(&origin.place).bytes() {
+    if likeness(&superblock.identity, origin.identity.bytes()) == Likeness::Other {
         return Err(format!(
             "{} is not the origin that the journal is of: give it its own back",
             origin.place

@@ -3,7 +3,11 @@
 //!
 //! The numbers are those of the formats' documentation: ext4 and jbd2 in the
 //! Linux kernel's `Documentation/filesystems/ext4`, the XFS Algorithms & Data
-//! Structures book, the Btrfs on-disk format page, LVM2's `format_text`.
+//! Structures book, the Btrfs on-disk format page, LVM2's `format_text`, and of the UEFI
+//! specification for tables of partitions.
+//!
+//! A partition table says little of the data behind it, so that each partition is looked into,
+//! and the first MiB of a device without a table, where tools leave room for one.
 //!
 //! What is read may be anything: a field that leads outside the device is left
 //! out, and nothing here panics.
@@ -12,6 +16,12 @@ use block::{Extent, Lba, SECTOR_BYTES, Sectors};
 
 /// How much of a device's start [`recognise`] wants to see.
 pub const HEAD_BYTES: usize = 256 << 10;
+/// How much of a partition's.
+pub const PARTITION_BYTES: usize = 128 << 10;
+/// Partitions that are looked into.
+const PARTITIONS_MAX: usize = 16;
+/// Where tools put the first partition, and whoever forgoes a table may put a file system.
+const ALIGNED: Lba = Lba(2048);
 
 macro_rules! whats {
     ($($variant:ident = $code:literal, $name:literal;)*) => {
@@ -48,6 +58,20 @@ whats! {
     Table = 8, "the partition table";
 }
 
+impl What {
+    /// Whether it holds a number that its maker has drawn.
+    pub(crate) fn has_number(self) -> bool {
+        match self {
+            What::Ext4Superblock
+            | What::Ext4Journal
+            | What::XfsSuperblock
+            | What::BtrfsSuperblock
+            | What::LvmLabel => true,
+            What::Sample | What::XfsLog | What::LvmMetadata | What::Table => false,
+        }
+    }
+}
+
 /// A log that is written around and around; its head has to be looked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Log {
@@ -60,27 +84,62 @@ pub struct Log {
 pub struct Recognised {
     /// Places to watch, each written as a whole by its owner.
     pub sentinels: Vec<(What, Extent)>,
-    /// An XFS log whose head is to be watched too.
-    pub log: Option<Log>,
+    /// XFS logs whose heads are to be watched too.
+    pub logs: Vec<Log>,
+    /// Where more may begin, of which the first [`PARTITION_BYTES`] are to be seen.
+    pub partitions: Vec<Lba>,
 }
 
 /// Names the sentinels of a device of `sectors` that begins with `head`.
 pub fn recognise(head: &[u8], sectors: Sectors) -> Recognised {
+    let mut found = content(head);
+    if found.sentinels.is_empty() {
+        table(head, &mut found);
+        gpt(head, &mut found);
+        mbr(head, &mut found);
+        if found.partitions.is_empty() {
+            found.partitions.push(ALIGNED);
+        }
+        found.partitions.truncate(PARTITIONS_MAX);
+        found.partitions.retain(|start| start.0 < sectors.0);
+    }
+    found.within(sectors)
+}
+
+/// Names the sentinels of what begins at `start`, with `head`, on a device of `sectors`.
+pub fn recognise_at(start: Lba, head: &[u8], sectors: Sectors) -> Recognised {
+    let mut found = content(head);
+    let moved = |extent: &mut Extent| {
+        extent.start = Lba(extent.start.0.saturating_add(start.0));
+    };
+    found
+        .sentinels
+        .iter_mut()
+        .for_each(|(_, extent)| moved(extent));
+    found.logs.iter_mut().for_each(|log| moved(&mut log.extent));
+    found.within(sectors)
+}
+
+fn content(head: &[u8]) -> Recognised {
     let mut found = Recognised::default();
     ext4(head, &mut found);
     xfs(head, &mut found);
     btrfs(head, &mut found);
     lvm(head, &mut found);
-    if found.sentinels.is_empty() {
-        table(head, &mut found);
-    }
-    let fits = |e: &Extent| {
-        let end = e.start.0.checked_add(e.len.0);
-        !e.is_empty() && end.is_some_and(|end| end <= sectors.0)
-    };
-    found.sentinels.retain(|(_, extent)| fits(extent));
-    found.log = found.log.filter(|log| fits(&log.extent));
     found
+}
+
+impl Recognised {
+    /// What of it lies on a device of `sectors`.
+    fn within(mut self, sectors: Sectors) -> Recognised {
+        let fits = |e: &Extent| {
+            let end = e.start.0.checked_add(e.len.0);
+            !e.is_empty() && end.is_some_and(|end| end <= sectors.0)
+        };
+        self.sentinels.retain(|(_, extent)| fits(extent));
+        self.logs.retain(|log| fits(&log.extent));
+        self
+    }
 }
 
 fn extent(byte: u64, bytes: u64) -> Extent {
@@ -161,7 +220,7 @@ fn xfs(head: &[u8], found: &mut Recognised) {
         // A log on a device of its own begins nowhere on this one.
         (start > 0 && blocks > 0).then(|| extent(byte, blocks * block_bytes))
     };
-    found.log = log().map(|extent| Log { extent });
+    found.logs.extend(log().map(|extent| Log { extent }));
 }
 
 /// Every commit writes the superblock, and its copies.
@@ -222,22 +281,130 @@ fn table(head: &[u8], found: &mut Recognised) {
     }
 }
 
+/// The partitions of a GPT, which counts in logical blocks.
+fn gpt(head: &[u8], found: &mut Recognised) {
+    const ENTRIES_MAX: u64 = 128;
+    for block in [512, 4096] {
+        if bytes(head, block) != Some(*b"EFI PART") {
+            continue;
+        }
+        let field = |at| le32(head, block + at);
+        let (Some(first), Some(count), Some(size)) = (le64(head, block + 72), field(80), field(84))
+        else {
+            return;
+        };
+        for entry in 0..count.min(ENTRIES_MAX) {
+            let at = || {
+                let at = first.checked_mul(block as u64)?;
+                usize::try_from(at.checked_add(entry.checked_mul(size)?)?).ok()
+            };
+            let Some(at) = at() else { return };
+            let (Some(kind), Some(start)) = (bytes::<16>(head, at), le64(head, at + 32)) else {
+                return;
+            };
+            let sectors = start.checked_mul(block as u64 / SECTOR_BYTES);
+            if let (true, Some(start)) = (kind != [0; 16], sectors) {
+                found.partitions.push(Lba(start));
+            }
+        }
+        return;
+    }
+}
+
+/// The primary partitions of an MBR.
+fn mbr(head: &[u8], found: &mut Recognised) {
+    // Of a GPT, what guards it, and what holds others.
+    const PASSED_OVER: [u8; 5] = [0, 0xee, 0x05, 0x0f, 0x85];
+    if head.get(510..512) != Some(&[0x55, 0xaa]) || !found.partitions.is_empty() {
+        return;
+    }
+    for at in (446..510).step_by(16) {
+        let start = le32(head, at + 8).filter(|start| *start > 0);
+        if let (Some(start), false) = (start, PASSED_OVER.contains(&head[at + 4])) {
+            found.partitions.push(Lba(start));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// The head of a device with a table, and the starts of its partitions.
+    fn tables() -> Vec<(&'static str, Vec<u8>, Vec<Lba>)> {
+        let gpt = |block: usize| {
+            let mut head = vec![0; HEAD_BYTES];
+            head[block..block + 8].copy_from_slice(b"EFI PART");
+            head[block + 72..block + 80].copy_from_slice(&2u64.to_le_bytes());
+            head[block + 80..block + 84].copy_from_slice(&128u32.to_le_bytes());
+            head[block + 84..block + 88].copy_from_slice(&128u32.to_le_bytes());
+            for (n, start) in [(0, 100u64), (3, 300)] {
+                let at = 2 * block + n * 128;
+                head[at] = 1;
+                head[at + 32..at + 40].copy_from_slice(&start.to_le_bytes());
+            }
+            let per = block as u64 / SECTOR_BYTES;
+            (head, vec![Lba(100 * per), Lba(300 * per)])
+        };
+        let mut mbr = vec![0; HEAD_BYTES];
+        mbr[510..512].copy_from_slice(&[0x55, 0xaa]);
+        for (n, kind, start) in [(0, 0x83u8, 63u32), (1, 0x05, 100), (2, 0x83, 200)] {
+            mbr[446 + n * 16 + 4] = kind;
+            mbr[446 + n * 16 + 8..][..4].copy_from_slice(&start.to_le_bytes());
+        }
+        let ((small, small_at), (large, large_at)) = (gpt(512), gpt(4096));
+        vec![
+            ("gpt", small, small_at),
+            ("gpt of 4 KiB", large, large_at),
+            ("mbr", mbr, vec![Lba(63), Lba(200)]),
+            ("none", vec![0; HEAD_BYTES], vec![ALIGNED]),
+        ]
+    }
+
+    #[test]
+    fn partitions_are_found_by_either_table() {
+        for (name, head, starts) in tables() {
+            let found = recognise(&head, Sectors(1 << 20));
+            assert_eq!(found.partitions, starts, "{name}");
+            // One that begins behind the device's end is none.
+            let found = recognise(&head, Sectors(starts[0].0));
+            assert!(found.partitions.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_in_a_partition_is_where_that_is() {
+        let mut head = vec![0; PARTITION_BYTES];
+        head[1024 + 0x38..][..2].copy_from_slice(&[0x53, 0xef]);
+        let found = recognise_at(Lba(100), &head, Sectors(1000));
+        let superblock = Extent::new(Lba(102), Sectors(2));
+        assert_eq!(found.sentinels, [(What::Ext4Superblock, superblock)]);
+        let cut = recognise_at(Lba(100), &head, Sectors(103));
+        assert!(cut.sentinels.is_empty());
+        assert!(
+            recognise_at(Lba(u64::MAX), &head, Sectors(1000))
+                .sentinels
+                .is_empty()
+        );
+    }
+
     #[test]
     fn nothing_is_recognised_in_nothing() {
         for head in [&[][..], &[0; 512], &[0xff; HEAD_BYTES]] {
-            assert_eq!(recognise(head, Sectors(1 << 20)), Recognised::default());
+            let found = recognise(head, Sectors(1 << 20));
+            assert!(
+                found.sentinels.is_empty() && found.logs.is_empty(),
+                "{found:?}"
+            );
+            assert_eq!(found.partitions, [ALIGNED]);
         }
     }
 
     proptest! {
         #[test]
         fn damaged_heads_lead_nowhere_outside(
-            magic in 0..5usize,
+            magic in 0..6usize,
             noise in prop::collection::vec(any::<u8>(), 4096),
             sectors in 8u64..1 << 40,
         ) {
@@ -249,18 +416,21 @@ mod tests {
                 ((64 << 10) + 0x40, b"_BHRfS_M"),
                 (512, b"LABELONE"),
                 (510, &[0x55, 0xaa]),
+                (512, b"EFI PART"),
             ][magic];
             head[at..at + text.len()].copy_from_slice(text);
             if magic == 3 {
                 head[512 + 24..512 + 32].copy_from_slice(b"LVM2 001");
             }
             let found = recognise(&head, Sectors(sectors));
-            for (_, extent) in &found.sentinels {
+            let part = recognise_at(Lba(sectors / 2), &head, Sectors(sectors));
+            for (_, extent) in found.sentinels.iter().chain(&part.sentinels) {
                 prop_assert!(extent.end().0 <= sectors && !extent.is_empty());
             }
-            if let Some(log) = found.log {
+            for log in found.logs.iter().chain(&part.logs) {
                 prop_assert!(log.extent.end().0 <= sectors);
             }
+            prop_assert!(found.partitions.iter().all(|start| start.0 < sectors));
         }
     }
 }

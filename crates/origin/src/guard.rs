@@ -1,20 +1,24 @@
-//! An origin as a device that keeps its own record true.
+//! An origin as a device that keeps its own record true, for the next start or for the next
+//! answer of a server that was lost.
 //!
 //! Invariant: a write reaches the device below only after a record that allows
 //! it is durable (`Keep`).
 //!
 //! Not here: where the record is kept.
 
-use crate::record::{Identity, Record};
+use crate::record::Record;
 use crate::survey;
+use crate::verdict::{Reason, Verdict, judge_but_for};
 use crate::watch::{Left, Watch};
 use block::{
-    Buf, Content, Device, Env, Extent, Fua, Geometry, IoResult, Lba, Mutex, Nanos, Sectors, Shared,
+    Buf, Content, Device, Env, Extent, Fua, Geometry, IoResult, Kind, Lba, Mutex, Nanos, Sectors,
+    Shared,
 };
+use layout::Identity;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 /// How often a record that could allow less is made durable.
 const NARROW_PERIOD: Nanos = Nanos::from_secs(10);
@@ -28,7 +32,8 @@ struct Inner<D: Device> {
     device: D,
     env: Env,
     watch: RefCell<Watch>,
-    keep: Keep,
+    /// `None` if the record is for as long as the device is open.
+    keep: Option<Keep>,
     keeping: Mutex,
     /// How often the record has changed, and of these how many are durable.
     changes: Cell<u64>,
@@ -46,6 +51,16 @@ impl<D: Device> Guarded<D> {
     /// Guards `device`, of which `record` is true. Nothing may be written before
     /// [`Guarded::begin`] has ended.
     pub fn new(device: D, env: Env, record: Record, keep: Keep) -> Guarded<D> {
+        Guarded::with(device, env, record, Some(keep))
+    }
+
+    /// Guards `device` for as long as it is open: nothing is kept, and its
+    /// [`Recogniser`] says whether what answers is still the same.
+    pub fn watching(device: D, env: Env, record: Record) -> Guarded<D> {
+        Guarded::with(device, env, record, None)
+    }
+
+    fn with(device: D, env: Env, record: Record, keep: Option<Keep>) -> Guarded<D> {
         Guarded(Rc::new(Inner {
             device,
             narrowed: Cell::new(env.timer.now()),
@@ -56,6 +71,11 @@ impl<D: Device> Guarded<D> {
             changes: Cell::new(1),
             durable: Cell::new(0),
         }))
+    }
+
+    /// What recognises the device for as long as it is open.
+    pub fn recogniser(&self) -> Recogniser<D> {
+        Recogniser(Rc::downgrade(&self.0))
     }
 
     /// Makes the record durable.
@@ -75,6 +95,39 @@ impl<D: Device> Guarded<D> {
     }
 }
 
+/// Recognises a device that is guarded; keeps it open no longer.
+pub struct Recogniser<D: Device>(Weak<Inner<D>>);
+
+impl<D: Device> Clone for Recogniser<D> {
+    fn clone(&self) -> Self {
+        Recogniser(self.0.clone())
+    }
+}
+
+impl<D: Device> Recogniser<D> {
+    /// Why what `now` reads is not this device; `None` if nothing says so. Places that a write
+    /// may have left half done say nothing.
+    pub async fn doubt(&self, now: &impl Device) -> IoResult<Option<Reason>> {
+        let Some(inner) = self.0.upgrade() else {
+            return Ok(None);
+        };
+        let record = inner.watch.borrow().record().clone();
+        let touches = inner.watch.borrow().touches();
+        let pool = &inner.env.pool;
+        let survey = survey::again(now, pool, record.identity.clone(), &record).await;
+        if !survey.hashes.is_empty() && survey.hashes.iter().all(|(_, hash)| hash.is_none()) {
+            return Err(now
+                .geometry()
+                .error(Kind::Media, "nothing of it can be read"));
+        }
+        let watch = inner.watch.borrow();
+        match judge_but_for(&record, &survey, |place| watch.is_unsteady(place, &touches)) {
+            Verdict::Changed(reason) => Ok(Some(reason)),
+            Verdict::Same | Verdict::Unknown(_) => Ok(None),
+        }
+    }
+}
+
 impl<D: Device> Inner<D> {
     fn changed(&self) -> u64 {
         self.changes.set(self.changes.get() + 1);
@@ -83,11 +136,12 @@ impl<D: Device> Inner<D> {
 
     /// Returns when the record is durable as it was at `change`, or later.
     async fn make_durable(&self, change: u64) {
+        let Some(keep) = &self.keep else { return };
         let _held = self.keeping.lock().await;
         if self.durable.get() < change {
             let upto = self.changes.get();
             let bytes = self.watch.borrow().record().encode();
-            (self.keep)(bytes).await;
+            keep(bytes).await;
             self.durable.set(upto);
         }
     }
@@ -96,6 +150,7 @@ impl<D: Device> Inner<D> {
         &self,
         extent: Extent,
         left: Left<'_>,
+        fua: Fua,
         work: impl Future<Output = IoResult>,
     ) -> IoResult {
         let (mark, grown) = self.watch.borrow_mut().begin_write(extent, left);
@@ -109,7 +164,12 @@ impl<D: Device> Inner<D> {
             self.make_durable(change).await;
         }
         let result = work.await;
-        self.watch.borrow_mut().end_write(mark, &result);
+        let mut watch = self.watch.borrow_mut();
+        watch.end_write(mark, &result);
+        if result.is_ok() && fua == Fua::Yes && self.keep.is_none() {
+            watch.end_durable(mark);
+            watch.narrow();
+        }
         result
     }
 
@@ -158,25 +218,28 @@ impl<D: Device> Device for Guarded<D> {
         let extent = Extent::new(at, len);
         let bytes = data.clone();
         let write = inner.device.write(at, data, fua);
-        inner.change(extent, Left::Bytes(&bytes), write).await
+        inner.change(extent, Left::Bytes(&bytes), fua, write).await
     }
 
     async fn zero(&self, extent: Extent) -> IoResult {
         let zero = self.0.device.zero(extent);
-        self.0.change(extent, Left::Zeroes, zero).await
+        self.0.change(extent, Left::Zeroes, Fua::No, zero).await
     }
 
     async fn flush(&self) -> IoResult {
         let mark = self.0.watch.borrow().begin_flush();
         self.0.device.flush().await?;
         self.0.watch.borrow_mut().end_flush(mark);
+        if self.0.keep.is_none() {
+            self.0.watch.borrow_mut().narrow();
+        }
         self.0.narrow();
         Ok(())
     }
 
     async fn discard(&self, extent: Extent) -> IoResult {
         let discard = self.0.device.discard(extent);
-        self.0.change(extent, Left::Unknown, discard).await
+        self.0.change(extent, Left::Unknown, Fua::No, discard).await
     }
 
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {

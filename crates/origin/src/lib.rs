@@ -13,8 +13,9 @@
 //! flush:  Watch::begin_flush, end_flush ─> older values are allowed no more
 //! ```
 //!
-//! Invariant: what hotset itself may have left in a watched place is among the
-//! values that the durable record allows there.
+//! Invariants:
+//!     same ⟹ the identity proves it, or places do that no other device has by chance
+//!     a watched place may hold x, by a write of hotset ⟹ the durable record allows x there
 //!
 //! Not here: where a record is kept, and what becomes of the cached lines.
 
@@ -25,9 +26,10 @@ mod survey;
 mod verdict;
 mod watch;
 
-pub use formats::{HEAD_BYTES, Log, Recognised, What, recognise};
-pub use guard::{Guarded, Keep};
-pub use record::{Allowed, Identity, NotARecord, RECORD_BYTES_MAX, Record, VALUES_MAX, Watched};
-pub use survey::{SAMPLES, Survey, again, take};
-pub use verdict::{Reason, Verdict, judge};
+pub use formats::{HEAD_BYTES, Log, PARTITION_BYTES, Recognised, What, recognise, recognise_at};
+pub use guard::{Guarded, Keep, Recogniser};
+pub use layout::Identity;
+pub use record::{Allowed, NotARecord, RECORD_BYTES_MAX, Record, VALUES_MAX, Watched};
+pub use survey::{SAMPLES, Survey, again, take, take_with};
+pub use verdict::{Reason, Verdict, judge, judge_but_for};
 pub use watch::{FlushMark, Left, Unsettled, Watch, WriteMark};

@@ -2,13 +2,20 @@
 //!
 //! A few hundred KiB and some tens of single reads, whatever the origin's size.
 
-use crate::formats::{HEAD_BYTES, Log, What, recognise};
-use crate::record::{Allowed, Identity, Record, Watched, hash};
+use crate::formats::{HEAD_BYTES, Log, PARTITION_BYTES, Recognised, What, recognise, recognise_at};
+use crate::record::{Allowed, Record, Watched, hash, is_plain};
 use block::{Buf, Device, Extent, IoError, IoResult, Kind, Lba, Pool, SECTOR_BYTES, Sectors};
 use futures_util::future::join_all;
+use layout::Identity;
 
 /// Blocks that are sampled.
 pub const SAMPLES: u64 = 32;
+/// How often a block is drawn from a part that samples alone can identify.
+const ATTEMPTS: u64 = 8;
+/// Samples that such a device has in its head besides.
+const IN_HEAD: usize = 8;
+/// Sentinels that are watched; partitions may have many.
+const SENTINELS_MAX: usize = 32;
 /// The unit in which everything is read, which lies on every logical block.
 const BLOCK: u64 = 8;
 /// One read of the head.
@@ -59,27 +66,40 @@ pub async fn take<D: Device>(
     identity: Identity,
     seed: u64,
 ) -> IoResult<Record> {
+    take_with(origin, pool, identity, seed, &[]).await
+}
+
+/// As [`take`], of which these places are watched too.
+pub async fn take_with<D: Device>(
+    origin: &D,
+    pool: &Pool,
+    identity: Identity,
+    seed: u64,
+    also: &[Extent],
+) -> IoResult<Record> {
     let geometry = origin.geometry().clone();
     let end = geometry.sectors.0 / BLOCK * BLOCK;
-    let (mut head, mut unreadable) = (Vec::with_capacity(HEAD_BYTES), None);
-    while head.len() < HEAD_BYTES && (head.len() as u64) < end * SECTOR_BYTES {
-        let at = head.len() as u64 / SECTOR_BYTES;
-        let chunk = Extent::new(Lba(at), Sectors(CHUNK.min(end - at)));
-        head.extend(legible(origin, pool, chunk, &mut unreadable).await?);
-    }
-    let found = recognise(&head, Sectors(end));
+    let mut unreadable = None;
+    let (found, head) = sentinels(origin, pool, end, &mut unreadable).await?;
     let mut places = found.sentinels;
-    if let Some(log) = found.log {
+    for log in found.logs {
         match head_of(origin, pool, log).await {
             Ok(at) => places.push((What::XfsLog, Extent::new(at, Sectors(1)))),
             Err(error) if error.kind() == Kind::Media => unreadable = Some(error),
             Err(error) => return Err(error),
         }
     }
-    places.extend(samples(end / BLOCK, seed).map(|block| {
+    places.truncate(SENTINELS_MAX);
+    let samples = match identity.proves() {
+        true => samples(end / BLOCK, seed, 0).collect(),
+        false => distinctive(origin, pool, &head, end / BLOCK, seed).await,
+    };
+    places.extend(samples.into_iter().map(|block| {
         let extent = Extent::new(Lba(block * BLOCK), Sectors(BLOCK));
         (What::Sample, extent)
     }));
+    let also = also.iter().filter(|place| place.end().0 <= end);
+    places.extend(also.map(|place| (What::Sample, *place)));
     places.sort_by_key(|(_, extent)| extent.start);
     let watched = places.into_iter().map(|(what, extent)| async move {
         let bytes = read(origin, pool, extent).await.ok()?;
@@ -101,13 +121,92 @@ pub async fn take<D: Device>(
     }
 }
 
-/// One block of each of [`SAMPLES`] equal parts of the device, drawn by `seed`.
-fn samples(blocks: u64, seed: u64) -> impl Iterator<Item = u64> {
+/// What is recognised on the device, which ends at `end`, and in its partitions; and its head.
+async fn sentinels<D: Device>(
+    origin: &D,
+    pool: &Pool,
+    end: u64,
+    unreadable: &mut Option<IoError>,
+) -> IoResult<(Recognised, Vec<u8>)> {
+    let head = run(origin, pool, Lba::ZERO, HEAD_BYTES, end, unreadable).await?;
+    let mut found = recognise(&head, Sectors(end));
+    for start in std::mem::take(&mut found.partitions) {
+        let first = run(origin, pool, start, PARTITION_BYTES, end, unreadable).await?;
+        let within = recognise_at(start, &first, Sectors(end));
+        found.sentinels.extend(within.sentinels);
+        found.logs.extend(within.logs);
+    }
+    Ok((found, head))
+}
+
+/// So many bytes from `start` on, as far as the device goes.
+async fn run<D: Device>(
+    origin: &D,
+    pool: &Pool,
+    start: Lba,
+    len: usize,
+    end: u64,
+    unreadable: &mut Option<IoError>,
+) -> IoResult<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(len);
+    let mut at = start.0;
+    while bytes.len() < len && at < end {
+        // Later reads are aligned, wherever a partition begins.
+        let next = (at / BLOCK * BLOCK + CHUNK).min(end);
+        let chunk = Extent::new(Lba(at), Sectors(next - at));
+        bytes.extend(legible(origin, pool, chunk, unreadable).await?);
+        at = next;
+    }
+    Ok(bytes)
+}
+
+/// One block of each of [`SAMPLES`] equal parts of the device, drawn by `seed`; another one by
+/// each `attempt`.
+fn samples(blocks: u64, seed: u64, attempt: u64) -> impl Iterator<Item = u64> {
     let parts = SAMPLES.min(blocks);
+    let seed = seed ^ mixed(attempt);
     (0..parts).map(move |part| {
         let (from, to) = (blocks * part / parts, blocks * (part + 1) / parts);
         from + mixed(seed ^ part.wrapping_mul(0x9e37_79b9_7f4a_7c15)) % (to - from)
     })
+}
+
+/// Samples of a device that they alone can prove: where there is something else than zeroes, in
+/// each part, as far as that is found, and in the `head`, which has been read.
+async fn distinctive<D: Device>(
+    origin: &D,
+    pool: &Pool,
+    head: &[u8],
+    blocks: u64,
+    seed: u64,
+) -> Vec<u64> {
+    let mut drawn: Vec<u64> = samples(blocks, seed, 0).collect();
+    let mut found = vec![false; drawn.len()];
+    for attempt in 0..ATTEMPTS {
+        let next: Vec<u64> = samples(blocks, seed, attempt).collect();
+        let looks = next.iter().zip(&found).map(|(block, found)| async move {
+            let extent = Extent::new(Lba(block * BLOCK), Sectors(BLOCK));
+            !found && !is_empty(read(origin, pool, extent).await.ok())
+        });
+        for (part, differs) in join_all(looks).await.into_iter().enumerate() {
+            if differs {
+                (drawn[part], found[part]) = (next[part], true);
+            }
+        }
+    }
+    let block_bytes = (BLOCK * SECTOR_BYTES) as usize;
+    let in_head = head.chunks_exact(block_bytes).enumerate();
+    let in_head = in_head.filter(|(_, block)| !is_empty(Some(block.to_vec())));
+    drawn.extend(in_head.map(|(block, _)| block as u64).take(IN_HEAD));
+    drawn.sort_unstable();
+    drawn.dedup();
+    drawn
+}
+
+/// Whether nothing was read, or what any device may hold.
+fn is_empty(bytes: Option<Vec<u8>>) -> bool {
+    let plain = |bytes: &Vec<u8>| is_plain(hash(bytes), Sectors(bytes.len() as u64 / SECTOR_BYTES));
+    bytes.as_ref().is_none_or(plain)
 }
 
 /// The finishing steps of Steele and Vigna's SplitMix64.
@@ -189,16 +288,16 @@ mod tests {
     #[test]
     fn samples_are_spread_and_repeat() {
         for blocks in [1, 5, 32, 33, 1000, 1 << 40] {
-            let drawn: Vec<_> = samples(blocks, 9).collect();
-            assert_eq!(drawn, samples(blocks, 9).collect::<Vec<_>>());
+            let drawn: Vec<_> = samples(blocks, 9, 0).collect();
+            assert_eq!(drawn, samples(blocks, 9, 0).collect::<Vec<_>>());
             assert!(drawn.windows(2).all(|w| w[0] < w[1]));
             assert!(*drawn.last().unwrap() < blocks);
             assert_eq!(drawn.len() as u64, blocks.min(SAMPLES));
         }
-        assert!(samples(0, 9).next().is_none());
+        assert!(samples(0, 9, 0).next().is_none());
         assert_ne!(
-            samples(1 << 30, 1).collect::<Vec<_>>(),
-            samples(1 << 30, 2).collect::<Vec<_>>()
+            samples(1 << 30, 1, 0).collect::<Vec<_>>(),
+            samples(1 << 30, 2, 0).collect::<Vec<_>>()
         );
     }
 }

@@ -1,12 +1,15 @@
 //! Compares what an origin is with what it was.
 
 use crate::formats::What;
-use crate::record::{Allowed, Record};
+use crate::record::{Allowed, Record, is_plain};
 use crate::survey::Survey;
-use block::{Lba, Sectors};
+use block::{Extent, Lba, Sectors};
+use layout::{Likeness, likeness};
+use std::collections::HashSet;
 use std::fmt;
 
-/// Samples that must be comparable where no sentinel is.
+/// Samples that must be comparable where no sentinel is; where nothing but they can prove who
+/// a device is, samples of as many contents.
 const SAMPLES_MIN: usize = 8;
 
 /// Whether an origin is what it was.
@@ -42,6 +45,18 @@ pub enum Reason {
     NoRecord,
     /// Too little is left to compare: hotset wrote everywhere that it watches.
     NothingLeft,
+    /// Its driver does not say who it is, and what could be compared may be on any device.
+    Unproved,
+}
+
+impl Reason {
+    /// What is wrong with the device at `place`, as a clause.
+    pub fn of(self, place: &str) -> String {
+        match self {
+            Reason::Unproved => format!("nothing proves that {place} is its origin ({self})"),
+            _ => format!("{place} was changed elsewhere ({self})"),
+        }
+    }
 }
 
 impl fmt::Display for Reason {
@@ -57,13 +72,24 @@ impl fmt::Display for Reason {
             Reason::Unreadable(what, at) => write!(f, "{} at {at:?} cannot be read", what.name()),
             Reason::NoRecord => write!(f, "nothing is remembered of it"),
             Reason::NothingLeft => write!(f, "too little of it could be compared"),
+            Reason::Unproved => write!(
+                f,
+                "it has no serial number, and too little data to be recognised by"
+            ),
         }
     }
 }
 
 /// Compares an origin with its record; `now` is a survey of that record's places.
 pub fn judge(record: &Record, now: &Survey) -> Verdict {
-    if record.identity != now.identity {
+    judge_but_for(record, now, |_| false)
+}
+
+/// As [`judge`], where `torn` places may hold anything: what they hold may prove the device, but
+/// not refute it.
+pub fn judge_but_for(record: &Record, now: &Survey, torn: impl Fn(Extent) -> bool) -> Verdict {
+    let known = likeness(record.identity.bytes(), now.identity.bytes());
+    if known == Likeness::Other {
         return Verdict::Changed(Reason::Identity);
     }
     if record.sectors != now.sectors {
@@ -76,6 +102,7 @@ pub fn judge(record: &Record, now: &Survey) -> Verdict {
         return Verdict::Changed(Reason::Block);
     }
     let (mut sentinels, mut samples, mut unreadable) = (0, 0, None);
+    let mut evidence = Evidence::default();
     for (watched, (extent, hash)) in record.watched.iter().zip(&now.hashes) {
         assert_eq!(watched.extent, *extent, "a survey of another record");
         let place = (watched.what, watched.extent.start);
@@ -83,12 +110,19 @@ pub fn judge(record: &Record, now: &Survey) -> Verdict {
             continue;
         };
         match hash {
+            None if torn(*extent) => (),
             None => unreadable = unreadable.or(Some(Reason::Unreadable(place.0, place.1))),
+            Some(value) if !values.contains(value) && torn(*extent) => (),
             Some(value) if !values.contains(value) => {
                 return Verdict::Changed(Reason::Content(place.0, place.1));
             }
-            Some(_) if watched.what == What::Sample => samples += 1,
-            Some(_) => sentinels += 1,
+            Some(value) => {
+                evidence.take(watched.what, *value, *extent);
+                match watched.what {
+                    What::Sample => samples += 1,
+                    _ => sentinels += 1,
+                }
+            }
         }
     }
     if let Some(reason) = unreadable {
@@ -96,8 +130,127 @@ pub fn judge(record: &Record, now: &Survey) -> Verdict {
     }
     // A device smaller than that many samples has fewer.
     let enough = SAMPLES_MIN.min(record.watched.len());
+    if known == Likeness::Open && !evidence.proves(enough) {
+        return Verdict::Unknown(Reason::Unproved);
+    }
     if sentinels == 0 && samples < enough.max(1) {
         return Verdict::Unknown(Reason::NothingLeft);
     }
     Verdict::Same
+}
+
+/// What places hold that no other device has by chance.
+#[derive(Default)]
+struct Evidence {
+    contents: HashSet<u64>,
+    has_number: bool,
+}
+
+impl Evidence {
+    /// A place was found to hold what is allowed there.
+    fn take(&mut self, what: What, hash: u64, extent: Extent) {
+        if !is_plain(hash, extent.len) {
+            self.contents.insert(hash);
+            self.has_number |= what.has_number();
+        }
+    }
+
+    fn proves(&self, enough: usize) -> bool {
+        self.has_number || self.contents.len() >= enough.max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Watched, hash};
+    use layout::{Fact, Identity};
+
+    fn identity(facts: &[(Fact, &str)]) -> Identity {
+        let facts = facts
+            .iter()
+            .map(|(fact, value)| (*fact, (*value).to_owned()));
+        Identity::of(&facts.collect())
+    }
+
+    fn bytes(fill: u64) -> Vec<u8> {
+        vec![fill as u8; 4096]
+    }
+
+    /// A device by `identity` whose places hold blocks full of these, `what` each.
+    fn record(identity: &Identity, what: What, holds: &[u64]) -> Record {
+        let place = |(at, fill): (usize, &u64)| Watched {
+            what,
+            extent: Extent::new(Lba(at as u64 * 8), Sectors(8)),
+            allowed: Allowed::These(vec![hash(&bytes(*fill))]),
+        };
+        Record {
+            identity: identity.clone(),
+            sectors: Sectors(1000),
+            block: Sectors(1),
+            watched: holds.iter().enumerate().map(place).collect(),
+        }
+    }
+
+    fn survey(record: &Record, identity: &Identity, holds: &[u64]) -> Survey {
+        let hashes = record.watched.iter().zip(holds);
+        Survey {
+            identity: identity.clone(),
+            sectors: Sectors(1000),
+            block: Sectors(1),
+            hashes: hashes
+                .map(|(w, fill)| (w.extent, Some(hash(&bytes(*fill)))))
+                .collect(),
+        }
+    }
+
+    const BLANK: [u64; 32] = [0; 32];
+    const FULL: [u64; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
+
+    #[test]
+    fn zeroes_prove_nothing_and_a_serial_number_does() {
+        let (path, serial) = (
+            identity(&[(Fact::Path, "/dev/sdb")]),
+            identity(&[(Fact::Path, "/dev/sdb"), (Fact::Serial, "1")]),
+        );
+        let verdict = |identity: &Identity, what, holds: &[u64]| {
+            let record = record(identity, what, holds);
+            judge(&record, &survey(&record, identity, holds))
+        };
+        assert_eq!(verdict(&serial, What::Sample, &BLANK), Verdict::Same);
+        for (what, holds, proves) in [
+            (What::Sample, &BLANK[..], false),
+            // One content many times is one.
+            (What::Sample, &[7; 32], false),
+            (What::Sample, &[1, 2, 3, 4, 5, 6, 7, 7], false),
+            (What::Sample, &FULL, true),
+            (What::Ext4Superblock, &[7], true),
+            (What::Ext4Superblock, &[0], false),
+            (What::Table, &[7; 2], false),
+        ] {
+            let expected = match proves {
+                true => Verdict::Same,
+                false => Verdict::Unknown(Reason::Unproved),
+            };
+            assert_eq!(verdict(&path, what, holds), expected, "{what:?} {holds:?}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_torn_proves_and_does_not_refute() {
+        let path = identity(&[(Fact::Path, "/dev/sdb")]);
+        let record = record(&path, What::Sample, &FULL);
+        let torn = |extent: Extent| extent.start == Lba(0);
+        let verdict = |holds: &[u64]| judge_but_for(&record, &survey(&record, &path, holds), torn);
+        assert_eq!(verdict(&FULL), Verdict::Same);
+        let mut holds = FULL;
+        holds[0] = 99;
+        assert_eq!(verdict(&holds), Verdict::Unknown(Reason::Unproved));
+        let refuted = Verdict::Changed(Reason::Content(What::Sample, Lba(0)));
+        assert_eq!(judge(&record, &survey(&record, &path, &holds)), refuted);
+        holds = FULL;
+        holds[1] = 99;
+        let refuted = Verdict::Changed(Reason::Content(What::Sample, Lba(8)));
+        assert_eq!(verdict(&holds), refuted);
+    }
 }

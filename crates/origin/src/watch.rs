@@ -175,6 +175,23 @@ impl Watch {
         }
     }
 
+    /// The write has ended, and what it wrote is durable.
+    pub fn end_durable(&mut self, mark: WriteMark) {
+        let Some(write) = mark.0 else { return };
+        for place in &mut self.places {
+            let Some(at) = place.loose.iter().position(|l| l.write == write) else {
+                continue;
+            };
+            place.settled = place.loose[at].value;
+            let mut earlier = 0;
+            place.loose.retain(|loose| {
+                earlier += 1;
+                // One that is not acknowledged may still come.
+                earlier > at + 1 || loose.acknowledged.is_none()
+            });
+        }
+    }
+
     /// A flush of the origin begins.
     pub fn begin_flush(&self) -> FlushMark {
         FlushMark(self.acknowledgements)
@@ -189,6 +206,19 @@ impl Watch {
                 place.loose.drain(..=last);
             }
         }
+    }
+
+    /// The last write of each place.
+    pub fn touches(&self) -> Vec<u64> {
+        self.places.iter().map(|place| place.touched).collect()
+    }
+
+    /// Whether a write of the place at `extent` may be half done or forgotten, or has begun since
+    /// these were the last ones.
+    pub fn is_unsteady(&self, extent: Extent, touches: &[u64]) -> bool {
+        let places = self.places.iter().zip(&self.record.watched).zip(touches);
+        let mut here = places.filter(|((_, watched), _)| watched.extent == extent);
+        here.any(|((place, _), touched)| !place.loose.is_empty() || place.touched != *touched)
     }
 
     /// The places to read, and to [`Watch::settle`].
@@ -248,8 +278,8 @@ impl Place {
 mod tests {
     use super::*;
     use crate::formats::What;
-    use crate::record::Identity;
     use block::{IoError, Kind, Lba, Sectors};
+    use layout::Identity;
     use proptest::prelude::*;
 
     fn watch(places: &[u64]) -> Watch {
@@ -295,6 +325,33 @@ mod tests {
         assert_eq!(watch.record().watched[0].allowed, last);
         assert!(!watch.narrow());
         assert_eq!(write(&mut watch, 3), 1);
+    }
+
+    #[test]
+    fn a_durable_write_settles_what_came_before_it_and_was_acknowledged() {
+        let mut watch = watch(&[80]);
+        let extent = Extent::new(Lba(80), Sectors(2));
+        let begin = |watch: &mut Watch, byte: u8| {
+            let (mark, _) = watch.begin_write(extent, Left::Bytes(&[byte; 1024]));
+            mark
+        };
+        let (first, late) = (begin(&mut watch, 1), begin(&mut watch, 2));
+        watch.end_write(first, &Ok(()));
+        let durable = begin(&mut watch, 3);
+        watch.end_write(durable, &Ok(()));
+        let touches = watch.touches();
+        assert!(watch.is_unsteady(extent, &touches));
+        watch.end_durable(durable);
+        watch.narrow();
+        let of = |byte: u8| hash(&[byte; 1024]);
+        let allowed = |watch: &Watch| watch.record().watched[0].allowed.clone();
+        assert_eq!(allowed(&watch), Allowed::These(vec![of(3), of(2)]));
+        watch.end_write(late, &Ok(()));
+        watch.end_durable(late);
+        watch.narrow();
+        assert_eq!(allowed(&watch), Allowed::These(vec![of(2)]));
+        assert!(!watch.is_unsteady(extent, &touches));
+        assert!(watch.is_unsteady(extent, &[0]));
     }
 
     #[test]

@@ -232,6 +232,56 @@ fn lvm() {
     outcome.unwrap();
 }
 
+/// Puts a small image at a byte of a large one.
+fn put(small: &Path, large: &Path, at: u64) {
+    let bytes = std::fs::read(small).unwrap();
+    let large = File::options().write(true).open(large).unwrap();
+    large.write_all_at(&bytes, at).unwrap();
+}
+
+/// Writes the head of a GPT whose only partition begins at a sector.
+fn table(image: &Path, start: u64) {
+    let mut head = [0; 3 * 512];
+    head[510..512].copy_from_slice(&[0x55, 0xaa]);
+    head[446 + 4] = 0xee;
+    head[512..520].copy_from_slice(b"EFI PART");
+    head[512 + 72..][..8].copy_from_slice(&2u64.to_le_bytes());
+    head[512 + 80..][..4].copy_from_slice(&128u32.to_le_bytes());
+    head[512 + 84..][..4].copy_from_slice(&128u32.to_le_bytes());
+    head[1024] = 1;
+    head[1024 + 32..][..8].copy_from_slice(&start.to_le_bytes());
+    let file = File::options().write(true).open(image).unwrap();
+    file.write_all_at(&head, 0).unwrap();
+}
+
+#[test]
+fn a_file_system_in_a_partition_is_watched_too() {
+    let (_large, path) = image(128);
+    let (_small, part) = image(64);
+    tool("e2fsprogs", "mkfs.ext4", &["-q", "-F"], &part);
+    for (start, has_table) in [(2048, true), (40_000, true), (2048, false)] {
+        File::create(&path).unwrap().set_len(128 << 20).unwrap();
+        if has_table {
+            table(&path, start);
+        }
+        put(&part, &path, start * 512);
+        let mut expected = vec![What::Ext4Superblock, What::Ext4Journal];
+        if has_table {
+            expected.splice(0..0, [What::Table; 2]);
+        }
+        assert_eq!(watches(&record(&path)), expected);
+        is_seen(&path, || {
+            tool(
+                "e2fsprogs",
+                "tune2fs",
+                &["-L", &format!("v{start}{has_table}")],
+                &part,
+            );
+            put(&part, &path, start * 512);
+        });
+    }
+}
+
 #[test]
 fn data_without_a_format_rest_on_samples() {
     let (_dir, path) = image(16);

@@ -4,11 +4,12 @@
 use block::{
     Device, Env, Extent, Fua, Geometry, Kind, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId, TargetId,
 };
-use futures_util::future::join;
-use origin::{Guarded, Identity, Keep, Reason, Record, Verdict, again, judge, take};
+use futures_util::future::{join, select};
+use origin::{Guarded, Identity, Keep, Reason, Record, Verdict, again, judge, take, take_with};
 use shard::{Config, Disk, Local, Mesh, Shard};
 use sim::{DiskSpec, Plan, Point, PowerCut, Rng, Sim, SimDriver, Survival, World};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::pin::pin;
 use std::rc::Rc;
 
 type Kept = Rc<RefCell<Vec<u8>>>;
@@ -221,4 +222,45 @@ fn an_origin_of_which_nothing_can_be_read_is_refused() {
         let error = take(&disk, &env.pool, identity(), 1).await.unwrap_err();
         assert_eq!(error.kind(), Kind::Media, "{error}");
     });
+}
+
+/// Whatever is in flight, the device is taken for itself; what others have written is not.
+#[test]
+fn an_open_device_is_recognised_at_any_moment_and_another_is_not() {
+    let seen = Rc::new(Cell::new(0));
+    for seed in 0..40 {
+        let mut world = World::new(seed);
+        let geometry = Geometry::new("origin", Sectors(1024), Sectors(1));
+        let disk = world.add_disk(DiskSpec::new(geometry)).unwrap();
+        let seen = seen.clone();
+        live(&mut Sim::new(world), disk, move |disk, env| {
+            let seen = seen.clone();
+            async move {
+                let first = [Extent::new(Lba(0), Sectors(8))];
+                let record = take_with(&disk, &env.pool, identity(), seed, &first);
+                let device = Guarded::watching(disk.clone(), env.clone(), record.await.unwrap());
+                let recogniser = device.recogniser();
+                let looks = async {
+                    for look in 0..30 {
+                        env.timer.sleep(Nanos::from_micros(700)).await;
+                        let doubt = recogniser.doubt(&disk).await.unwrap();
+                        assert_eq!(doubt, None, "seed {seed}, look {look}");
+                    }
+                };
+                let writes = write(device.clone(), env.clone(), seed);
+                select(pin!(looks), pin!(writes)).await;
+                device.flush().await.unwrap();
+                assert_eq!(recogniser.doubt(&disk).await.unwrap(), None);
+                let mut buf = env.pool.take(1024 * SECTOR_BYTES as usize);
+                buf.fill(99);
+                disk.write(Lba(0), buf.share(), Fua::No).await.unwrap();
+                let doubt = recogniser.doubt(&disk).await.unwrap();
+                assert!(matches!(doubt, Some(Reason::Content(..))), "{doubt:?}");
+                drop(device);
+                assert_eq!(recogniser.doubt(&disk).await.unwrap(), None);
+                seen.set(seen.get() + 1);
+            }
+        });
+    }
+    assert_eq!(seen.get(), 40);
 }

@@ -351,7 +351,7 @@ impl Platform for SimPlatform {
         Ok(remembered.collect())
     }
 
-    fn identity(&self, place: &str) -> Identity {
+    async fn identity(&self, place: &str) -> Identity {
         Identity::new(place)
     }
 

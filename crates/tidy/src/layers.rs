@@ -21,7 +21,7 @@ const LAYERS: [(&str, May); 33] = [
     ("block", May::Nothing),
     ("policy", May::Use(&["block"])),
     ("layout", May::Use(&["block"])),
-    ("origin", May::Use(&["block"])),
+    ("origin", May::Use(&["block", "layout"])),
     ("ublk", May::Use(&["block"])),
     // Of ublk, uring takes how the kernel is spoken to.
     ("uring", May::Use(&["block", "ublk"])),

@@ -6,18 +6,22 @@
 //! moment ([`wait`], [`node::claimed`]), and longer where the lock is known to be of a
 //! process that has ended ([`once_left`]).
 //!
-//! A claim on an export is an abstract unix socket named after the export: the kernel lets
-//! one process have it, and takes it back however that ends. It holds among the
-//! daemons of one network name space; another machine is not kept out. Two
-//! names of one host (`localhost`, `127.0.0.1`) are two exports to it.
+//! A claim on an export is a locked file, named after the export, in a folder that this user
+//! alone can write: the kernel takes the lock back however a process ends, and no other user can
+//! hold a name. It holds among the daemons of one user of one machine; another machine is not
+//! kept out. Two names of one host (`localhost`, `127.0.0.1`) are two exports to it.
+//!
+//! A loop device has a lock of its own, and its file has another: the bytes that the device
+//! shows are locked too ([`Behind`]), so that the file is not a second device.
 
-use block::{Address, IoError, IoResult, Kind, Timer};
+use block::{IoError, IoResult, Kind, Timer};
 use control::address::NbdUri;
+use control::place::Place;
 use node::{CLAIM_ATTEMPTS, CLAIM_PAUSE};
-use std::io::ErrorKind;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
-use std::path::Path;
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 /// What `claim` comes to, which is tried again while another is `Busy` with it.
 /// Blocks the thread meanwhile.
@@ -47,50 +51,182 @@ pub async fn once_left<T>(
 }
 
 /// Keeps other daemons away from an export until dropped.
-pub struct Claim(#[expect(dead_code, reason = "held for its drop")] UnixListener);
+pub struct Claim(#[expect(dead_code, reason = "held for its drop")] File);
 
 impl Claim {
     /// Claims the export at `uri`; refused if a daemon has it, this one too.
     pub fn new(uri: &NbdUri) -> IoResult<Claim> {
-        let name = name(uri);
-        let bound = SocketAddr::from_abstract_name(name).and_then(|a| UnixListener::bind_addr(&a));
-        bound.map(Claim).map_err(|cause| {
+        let mut refused = None;
+        for folder in folders() {
+            match private(&folder) {
+                Ok(()) => return Claim::within(&folder, uri),
+                Err(cause) => refused = refused.or(Some((folder, cause))),
+            }
+        }
+        let (folder, cause) = refused.expect("there is a temporary folder");
+        let what = "is not a folder of this user, which claims on exports need; remove it";
+        let error = IoError::new(Kind::Denied, what).on(folder.display().to_string());
+        Err(error.because(cause))
+    }
+
+    fn within(folder: &Path, uri: &NbdUri) -> IoResult<Claim> {
+        let hash = twox_hash::XxHash3_64::oneshot(uri.place().as_bytes());
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.custom_flags(libc::O_NOFOLLOW);
+        let file = file.open(folder.join(format!("nbd-{hash:016x}")));
+        let file = file.map_err(|cause| {
             if let Some(refused) = uring::without_descriptor(&cause) {
                 return refused.on(uri.to_string());
             }
-            let (kind, what) = match cause.kind() {
-                ErrorKind::AddrInUse => (
-                    Kind::Busy,
-                    "is in use by another hotset; stop that, or give each its own export",
-                ),
-                _ => (Kind::Denied, "cannot be claimed against other daemons"),
-            };
-            IoError::new(kind, what).on(uri.to_string()).because(cause)
-        })
+            let what = "cannot be claimed against other daemons";
+            let error = IoError::new(Kind::Denied, what).on(uri.to_string());
+            error.because(cause)
+        })?;
+        match uring::claim(&file) {
+            Ok(()) => Ok(Claim(file)),
+            Err(error) if error.kind() == Kind::Busy => {
+                let what = "is in use by another hotset; stop that, or give each its own export";
+                Err(IoError::new(Kind::Busy, what).on(uri.to_string()))
+            }
+            Err(error) => Err(error.on(uri.to_string())),
+        }
     }
 }
 
-/// The claim's name: of one length, for an abstract name holds 107 bytes and a
-/// URI may be longer.
-fn name(uri: &NbdUri) -> String {
-    let place = match &uri.address {
-        Address::Unix(path) => {
-            let path = Path::new(&**path);
-            let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-            format!("unix\0{}\0{}", real.display(), uri.export)
+/// Where claims may be, the best first.
+fn folders() -> Vec<PathBuf> {
+    // SAFETY: no pointers are involved.
+    let user = unsafe { libc::geteuid() };
+    let system = (user == 0).then(|| PathBuf::from("/run/hotset/claims"));
+    let session = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| user != 0);
+    let session = session.map(|folder| PathBuf::from(folder).join("hotset"));
+    let temporary = PathBuf::from(format!("/tmp/hotset-{user}"));
+    let all = [system, session, Some(temporary)];
+    all.into_iter().flatten().collect()
+}
+
+/// Makes a folder that its user alone can write, unless it is there.
+fn private(folder: &Path) -> std::io::Result<()> {
+    let parent = folder.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(parent)?;
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(cause) if cause.kind() == std::io::ErrorKind::AlreadyExists => (),
+        made => return made,
+    }
+    let found = fs::symlink_metadata(folder)?;
+    // SAFETY: no pointers are involved.
+    let user = unsafe { libc::geteuid() };
+    if !found.is_dir() || found.uid() != user || found.mode() & 0o022 != 0 {
+        let what = format!("user {} has it, or others may write there", found.uid());
+        return Err(std::io::Error::other(what));
+    }
+    Ok(())
+}
+
+/// Keeps other daemons from the bytes of a file that a loop device shows, until dropped.
+pub struct Behind(#[expect(dead_code, reason = "held for its drop")] File);
+
+impl Behind {
+    /// Claims what is behind the device at `path`; `None` if that is no loop device, or its file
+    /// is out of reach. `Busy` if another has it.
+    pub fn claim(path: &Path) -> IoResult<Option<Behind>> {
+        let place = Place::at(path);
+        let Some(backing) = &place.backing else {
+            return Ok(None);
+        };
+        let both = File::options().read(true).write(true).open(backing);
+        let (file, lock) = match both {
+            Ok(file) => (file, libc::F_WRLCK),
+            Err(_) => match File::open(backing) {
+                Ok(file) => (file, libc::F_RDLCK),
+                Err(_) => return Ok(None),
+            },
+        };
+        let busy = || {
+            let what = format!(
+                "is a loop device over {}, which another process uses; stop that first",
+                backing.display()
+            );
+            IoError::new(Kind::Busy, what).on(path.display().to_string())
+        };
+        // Other parts of the file may be devices too.
+        if let Err(TryLockError::WouldBlock) = file.try_lock_shared() {
+            return Err(busy());
         }
-        Address::Tcp(host) => format!("tcp\0{}\0{}", host.to_ascii_lowercase(), uri.export),
+        let len = match place.to {
+            u64::MAX => 0,
+            to => to - place.from,
+        };
+        match lock_part(&file, lock, place.from, len) {
+            Err(cause) if is_taken(&cause) => Err(busy()),
+            // A file system without such locks.
+            _ => Ok(Some(Behind(file))),
+        }
+    }
+}
+
+fn is_taken(cause: &std::io::Error) -> bool {
+    matches!(cause.raw_os_error(), Some(libc::EAGAIN | libc::EACCES))
+}
+
+/// Locks `len` bytes of an opening of a file, all of them to its end if that is 0.
+fn lock_part(file: &File, kind: libc::c_int, from: u64, len: u64) -> std::io::Result<()> {
+    let offset = |bytes: u64| libc::off_t::try_from(bytes).unwrap_or(libc::off_t::MAX);
+    // SAFETY: all zeroes are such a structure, and the call reads it.
+    let locked = unsafe {
+        let mut part: libc::flock = std::mem::zeroed();
+        part.l_type = kind as libc::c_short;
+        part.l_whence = libc::SEEK_SET as libc::c_short;
+        part.l_start = offset(from);
+        part.l_len = offset(len);
+        libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const part)
     };
-    let hash = twox_hash::XxHash3_64::oneshot(place.as_bytes());
-    format!("hotset-nbd-{hash:016x}")
+    match locked {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::UnixListener;
 
-    fn claim(text: &str) -> IoResult<Claim> {
-        Claim::new(&NbdUri::parse(text).unwrap())
+    fn claim(folder: &Path, text: &str) -> IoResult<Claim> {
+        Claim::within(folder, &NbdUri::parse(text).unwrap())
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_has_no_claims() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        private(&at("new/claims")).unwrap();
+        private(&at("new/claims")).unwrap();
+        let mode = |mode| fs::Permissions::from_mode(mode);
+        fs::set_permissions(at("new/claims"), mode(0o777)).unwrap();
+        private(&at("new/claims")).unwrap_err();
+        std::os::unix::fs::symlink("/", at("link")).unwrap();
+        private(&at("link")).unwrap_err();
+    }
+
+    #[test]
+    fn parts_of_one_file_are_locked_apart_and_all_of_it_against_each() {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let open = || {
+            let mut options = File::options();
+            options.read(true).write(true).create(true).truncate(false);
+            options.open(dir.path().join("image")).unwrap()
+        };
+        let (first, second, third) = (open(), open(), open());
+        lock_part(&first, libc::F_WRLCK, 0, 4096).unwrap();
+        lock_part(&second, libc::F_WRLCK, 4096, 0).unwrap();
+        let refused = lock_part(&third, libc::F_WRLCK, 8192, 1).unwrap_err();
+        assert!(is_taken(&refused), "{refused}");
+        drop(second);
+        lock_part(&third, libc::F_WRLCK, 8192, 1).unwrap();
+        assert!(Behind::claim(&dir.path().join("image")).unwrap().is_none());
     }
 
     #[test]
@@ -103,16 +239,17 @@ mod tests {
             let path = dir.path().join(name);
             format!("nbd+unix:///{export}?socket={}", path.display())
         };
-        let first = claim(&uri("s", "a")).unwrap();
-        let other_export = claim(&uri("s", "b")).unwrap();
-        let error = claim(&uri("alias", "a")).err().unwrap();
+        let claim = |text: String| claim(dir.path(), &text);
+        let first = claim(uri("s", "a")).unwrap();
+        let other_export = claim(uri("s", "b")).unwrap();
+        let error = claim(uri("alias", "a")).err().unwrap();
         assert_eq!(error.kind(), Kind::Busy);
         assert!(
             error.to_string().contains("in use by another hotset"),
             "{error}"
         );
         drop((first, other_export));
-        claim(&uri("alias", "a")).unwrap();
+        claim(uri("alias", "a")).unwrap();
     }
 
     #[test]
@@ -143,11 +280,10 @@ mod tests {
 
     #[test]
     fn hosts_are_distinguished_by_name_and_port() {
-        // No test may meet a claim of a daemon that runs.
-        let host = format!("TEST-{}.invalid", std::process::id());
-        let _first = claim(&format!("nbd://{host}/v")).unwrap();
-        let same = format!("nbd://{}:10809/v", host.to_lowercase());
-        assert!(claim(&same).is_err());
-        claim(&format!("nbd://{host}:10810/v")).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let claim = |text: &str| claim(dir.path(), text);
+        let _first = claim("nbd://TEST.invalid/v").unwrap();
+        assert!(claim("nbd://test.invalid:10809/v").is_err());
+        claim("nbd://test.invalid:10810/v").unwrap();
     }
 }

@@ -1,33 +1,10 @@
 //! What is known of this machine, this process, and of devices.
 
 use block::Nanos;
-use origin::Identity;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
-
-/// Who is behind `place`, a path or a URI: for a file its file system and inode,
-/// for a block device its serial number where it has one.
-pub fn identity(place: &str) -> Identity {
-    let Ok(file) = fs::metadata(place) else {
-        return Identity::new(place);
-    };
-    let Some(about) = block_device(&file) else {
-        return Identity::new(&format!("file {} of {}", file.ino(), file.dev()));
-    };
-    let attributes = ["wwid", "device/wwid", "device/serial", "dm/uuid"];
-    let text = attributes.iter().filter_map(|name| {
-        let text = fs::read_to_string(about.join(name)).ok()?;
-        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
-    });
-    let partition = fs::read_to_string(about.join("partition"));
-    let number = partition.unwrap_or_default();
-    match text.into_iter().next() {
-        Some(serial) => Identity::new(&format!("{serial} {}", number.trim())),
-        None => Identity::new(place),
-    }
-}
 
 /// The directory of a block device in sysfs; `None` for another file.
 pub fn block_device(file: &fs::Metadata) -> Option<PathBuf> {

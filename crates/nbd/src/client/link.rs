@@ -1,22 +1,21 @@
 //! The connection to the server: kept up, and requests passed over it.
 //!
 //! One task, the keeper, connects, reads replies, and connects again; one task
-//! a connection sends. Requests wait in [`Link::ask`].
+//! a connection sends. Requests wait in [`Link::ask`], also while a third task finds out whether
+//! a later connection leads to the same export.
 
-use super::negotiate::negotiate;
-use super::options::Options;
+use super::dial::{Wire, check_same, connect};
+use super::options::{Options, Recognised};
 use super::slots::{Answer, Ask, Slots};
-use crate::inbox::{INBOX_BYTES, Inbox};
+use crate::inbox::Inbox;
 use crate::outbox::{Frame, Outbox};
-use crate::protocol::client_handshake::ClientHandshake;
 use crate::protocol::replies::Replies;
 use crate::protocol::request::Request;
 use crate::protocol::session::Session;
 use crate::protocol::wire::cmd;
-use crate::tls::TlsStream;
 use crate::until_stopped::until_stopped;
 use block::Signal;
-use block::{Address, Connector, Deadline, Env, IoError, IoResult, Kind, Nanos, Stream};
+use block::{Connector, Deadline, Env, IoError, IoResult, Kind, Nanos, Stream};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
@@ -31,12 +30,21 @@ enum Health {
     GivenUp,
 }
 
+/// Looks at what a link is connected to.
+pub(super) type Look = Rc<dyn Fn(Rc<Link>) -> Recognised>;
+
 pub(super) struct Link {
     pub(super) env: Env,
     pub(super) options: Options,
-    /// As agreed on the first connection; later ones must agree the same.
-    pub(super) session: Session,
+    /// As agreed on the last connection.
+    pub(super) session: Cell<Session>,
     health: Cell<Health>,
+    /// There is a connection, and its export is being looked at.
+    looking: Cell<bool>,
+    /// Why what answered last is another export.
+    pub(super) other: RefCell<Option<String>>,
+    /// For how long the export has been sought.
+    sought: Cell<Nanos>,
     last_error: RefCell<Option<IoError>>,
     slots: RefCell<Slots>,
     frames: RefCell<VecDeque<Frame>>,
@@ -79,12 +87,16 @@ impl Link {
         env: Env,
         connector: C,
         options: Options,
+        look: Option<Look>,
     ) -> IoResult<(Rc<Link>, Session)> {
         let wire = connect(&env, &connector, &options).await?;
         let session = wire.session();
         let link = Rc::new(Link {
-            session,
+            session: Cell::new(session),
             health: Cell::new(Health::Up),
+            looking: Cell::new(false),
+            other: RefCell::default(),
+            sought: Cell::new(Nanos::ZERO),
             last_error: RefCell::default(),
             slots: RefCell::new(Slots::new(options.requests_max.max(1))),
             frames: RefCell::default(),
@@ -100,7 +112,7 @@ impl Link {
             env: env.clone(),
             options,
         });
-        env.spawn.spawn(keep(link.clone(), connector, wire));
+        env.spawn.spawn(keep(link.clone(), connector, wire, look));
         env.spawn.spawn(watch(Rc::downgrade(&link), env.clone()));
         Ok((link, session))
     }
@@ -112,11 +124,14 @@ impl Link {
         self.unsent.notify();
     }
 
-    /// Asks once; waits for a connection and a free slot first.
-    pub(super) async fn ask(&self, ask: Ask) -> Answer {
-        let ready = || match self.health.get() {
-            Health::Up if !self.slots.borrow().is_full() => Some(Ok(())),
-            Health::GivenUp => Some(Err(self.unreachable())),
+    /// Asks once; waits for a connection and a free slot first. What `recognises` an export
+    /// asks it before all others.
+    pub(super) async fn ask(&self, ask: Ask, recognises: bool) -> Answer {
+        let has_slot = || !self.slots.borrow().is_full();
+        let ready = || match (recognises, self.health.get()) {
+            (true, _) if !self.looking.get() => Some(Err(broken_off())),
+            (true, _) | (false, Health::Up) if has_slot() => Some(Ok(())),
+            (false, Health::GivenUp) => Some(Err(self.unreachable())),
             _ => None,
         };
         if let Err(error) = self.changed.until_some(ready).await {
@@ -141,7 +156,20 @@ impl Link {
         waiting.answer().await
     }
 
+    /// Why requests wait or fail.
+    pub(super) fn trouble(&self) -> Option<String> {
+        match self.health.get() {
+            Health::Up => None,
+            Health::GivenUp => Some(self.unreachable().to_string()),
+            Health::Down => self.last_error.borrow().as_ref().map(ToString::to_string),
+        }
+    }
+
     fn unreachable(&self) -> IoError {
+        if let Some(why) = &*self.other.borrow() {
+            let what = format!("another export answers in its place ({why}); bring it back");
+            return IoError::new(Kind::Gone, what);
+        }
         let secs = self.options.give_up_after.as_secs_f64();
         let error = IoError::new(
             Kind::Gone,
@@ -188,10 +216,42 @@ impl Link {
         if self.settled.replace(acknowledged) != acknowledged {
             self.losses.set(self.losses.get() + 1);
         }
-        *self.last_error.borrow_mut() = Some(error);
-        self.health.set(Health::Down);
+        if self.looking.replace(false) {
+            // What was wrong with it before counts, and for how long.
+            self.last_error.borrow_mut().get_or_insert(error);
+        } else {
+            *self.last_error.borrow_mut() = Some(error);
+        }
+        if self.health.get() == Health::Up {
+            self.health.set(Health::Down);
+        }
         self.frames.borrow_mut().clear();
         self.slots.borrow_mut().lose();
+        self.changed.notify();
+    }
+
+    /// The export answers, and is what it was.
+    fn up(&self) {
+        self.looking.set(false);
+        self.sought.set(Nanos::ZERO);
+        self.other.borrow_mut().take();
+        self.health.set(Health::Up);
+        self.changed.notify();
+    }
+
+    /// The export has been sought since `began`, at most for `limit`: what goes beyond an
+    /// attempt's own limits is time in which the process was paused. Requests that have waited
+    /// long enough fail.
+    fn has_sought(&self, began: Nanos, limit: Nanos) {
+        let took = self.env.timer.now().since(began);
+        self.sought.set(self.sought.get() + took.min(limit));
+        if self.sought.get() >= self.options.give_up_after {
+            self.give_up();
+        }
+    }
+
+    fn give_up(&self) {
+        self.health.set(Health::GivenUp);
         self.changed.notify();
     }
 
@@ -200,6 +260,10 @@ impl Link {
         self.breaks.notify();
         self.unsent.notify();
     }
+}
+
+fn broken_off() -> IoError {
+    IoError::new(Kind::Stream, "the NBD connection was broken off")
 }
 
 fn forgotten() -> IoError {
@@ -234,85 +298,29 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A stream with or without TLS, after its handshake.
-enum Wire<S> {
-    Plain(Rc<S>, Inbox, Session),
-    Secure(Rc<TlsStream<S>>, Inbox, Session),
-}
-
-impl<S> Wire<S> {
-    fn session(&self) -> Session {
-        match self {
-            Wire::Plain(_, _, session) | Wire::Secure(_, _, session) => *session,
-        }
-    }
-}
-
-async fn connect<C: Connector>(
-    env: &Env,
-    connector: &C,
-    options: &Options,
-) -> IoResult<Wire<C::Stream>> {
-    let span = options.connect_timeout;
-    let work = async {
-        let address = &options.address;
-        let stream = connector.connect(address.clone()).await?;
-        shake(env, Rc::new(stream), options).await
-    };
-    match Deadline::new(&env.timer, span).bound(work).await {
-        Some(result) => result,
-        None => Err(IoError::new(
-            Kind::Timeout,
-            format!(
-                "no NBD session with {} within {} s",
-                display(&options.address),
-                span.as_secs_f64()
-            ),
-        )),
-    }
-}
-
-fn display(address: &Address) -> &str {
-    match address {
-        Address::Unix(path) => path,
-        Address::Tcp(host) => host,
-    }
-}
-
-async fn shake<S: Stream>(env: &Env, stream: Rc<S>, options: &Options) -> IoResult<Wire<S>> {
-    let mut out = Vec::new();
-    let mut inbox = Inbox::new(&env.pool, INBOX_BYTES).await;
-    let mut handshake = ClientHandshake::new(&options.export, options.tls.is_some())?;
-    let agreed = negotiate(&mut handshake, &*stream, env, &mut out, &mut inbox).await?;
-    if let Some(session) = agreed {
-        return Ok(Wire::Plain(stream, inbox, session));
-    }
-    let dialer = options.tls.as_ref().expect("TLS was asked for");
-    if !inbox.bytes().is_empty() {
-        let what = "the NBD server sent plain text after it agreed to TLS";
-        return Err(IoError::new(Kind::Stream, what));
-    }
-    let mut secure = dialer.dial(stream, &env.pool).await?;
-    secure.widen();
-    let secure = Rc::new(secure);
-    handshake.encrypted(&mut out);
-    match negotiate(&mut handshake, &*secure, env, &mut out, &mut inbox).await? {
-        Some(session) => Ok(Wire::Secure(secure, inbox, session)),
-        None => Err(IoError::new(
-            Kind::Stream,
-            "the NBD server asked for TLS twice",
-        )),
-    }
-}
-
 /// Uses one connection after the other until the link is closed.
-async fn keep<C: Connector>(link: Rc<Link>, connector: C, mut wire: Wire<C::Stream>) {
+async fn keep<C: Connector>(
+    link: Rc<Link>,
+    connector: C,
+    mut wire: Wire<C::Stream>,
+    look: Option<Look>,
+) {
+    let mut is_first = true;
     loop {
-        link.health.set(Health::Up);
-        link.changed.notify();
+        let this = Rc::new(Connection::default());
+        *link.connection.borrow_mut() = this.clone();
+        match look.as_ref().filter(|_| !is_first) {
+            None => link.up(),
+            Some(look) => {
+                link.looking.set(true);
+                let looked = recognise(link.clone(), this.clone(), look(link.clone()));
+                link.env.spawn.spawn(looked);
+            }
+        }
+        is_first = false;
         let error = match wire {
-            Wire::Plain(stream, inbox, _) => converse(&link, stream, inbox).await,
-            Wire::Secure(stream, inbox, _) => converse(&link, stream, inbox).await,
+            Wire::Plain(stream, inbox, _) => converse(&link, this, stream, inbox).await,
+            Wire::Secure(stream, inbox, _) => converse(&link, this, stream, inbox).await,
         };
         link.lost(error);
         match reconnect(&link, &connector).await {
@@ -322,54 +330,65 @@ async fn keep<C: Connector>(link: Rc<Link>, connector: C, mut wire: Wire<C::Stre
     }
 }
 
+/// Finds out whether a connection leads to the export that the link is of, and breaks off one
+/// that does not.
+async fn recognise(link: Rc<Link>, this: Rc<Connection>, looked: Recognised) {
+    let (timer, limit) = (&link.env.timer, link.options.connect_timeout);
+    let began = timer.now();
+    let recognised = Deadline::new(timer, limit).bound(looked).await;
+    link.has_sought(began, limit);
+    if this.broken.get() || !Rc::ptr_eq(&this, &link.connection.borrow()) {
+        return;
+    }
+    match recognised {
+        Some(Ok(None)) => link.up(),
+        Some(Ok(Some(why))) => {
+            *link.other.borrow_mut() = Some(why);
+            link.give_up();
+            link.break_off(&this);
+        }
+        Some(Err(error)) => {
+            *link.last_error.borrow_mut() = Some(error);
+            link.break_off(&this);
+        }
+        None => {
+            let what = "the NBD export cannot be recognised in time";
+            *link.last_error.borrow_mut() = Some(IoError::new(Kind::Timeout, what));
+            link.break_off(&this);
+        }
+    }
+}
+
 async fn reconnect<C: Connector>(link: &Link, connector: &C) -> Option<Wire<C::Stream>> {
     let options = &link.options;
-    let (mut sought, mut pause) = (Nanos::ZERO, options.retry_pause);
+    let mut pause = options.retry_pause;
     while !link.closed.get() {
         let began = link.env.timer.now();
         let closed = link.breaks.until_some(|| link.closed.get().then_some(()));
         let attempt = async {
             link.env.timer.sleep(pause).await;
             let wire = connect(&link.env, connector, options).await?;
-            check_same(&link.session, &wire.session())?;
+            check_same(&link.session.get(), &wire.session())?;
+            link.session.set(wire.session());
             Ok(wire)
         };
         match until_stopped(closed, attempt).await? {
             Ok(wire) => return Some(wire),
             Err(error) => *link.last_error.borrow_mut() = Some(error),
         }
-        // What goes beyond an attempt's own limits is time in which the process was paused.
-        let took = link.env.timer.now().since(began);
-        sought += took.min(pause + options.connect_timeout);
-        if sought >= options.give_up_after {
-            link.health.set(Health::GivenUp);
-            link.changed.notify();
-        }
+        link.has_sought(began, pause + options.connect_timeout);
         pause = (pause + pause).min(options.retry_pause_max);
     }
     None
 }
 
-/// An export that has changed its shape is another export.
-fn check_same(first: &Session, now: &Session) -> IoResult {
-    if first == now {
-        return Ok(());
-    }
-    let what = if first.size_bytes == now.size_bytes {
-        "the NBD export offers other features than before".into()
-    } else {
-        format!(
-            "the NBD export has {} bytes now and had {}",
-            now.size_bytes, first.size_bytes
-        )
-    };
-    Err(IoError::new(Kind::Invalid, what))
-}
-
 /// Passes requests and replies until the connection ends; why it did.
-async fn converse<S: Stream>(link: &Rc<Link>, stream: Rc<S>, inbox: Inbox) -> IoError {
-    let this = Rc::new(Connection::default());
-    *link.connection.borrow_mut() = this.clone();
+async fn converse<S: Stream>(
+    link: &Rc<Link>,
+    this: Rc<Connection>,
+    stream: Rc<S>,
+    inbox: Inbox,
+) -> IoError {
     let sender = send(link.clone(), this.clone(), stream.clone());
     link.env.spawn.spawn(sender);
     let ends = || (this.broken.get() || link.closed.get()).then_some(());
@@ -381,11 +400,11 @@ async fn converse<S: Stream>(link: &Rc<Link>, stream: Rc<S>, inbox: Inbox) -> Io
     }
     link.break_off(&this);
     stream.close();
-    ended.unwrap_or_else(|| IoError::new(Kind::Stream, "the NBD connection was broken off"))
+    ended.unwrap_or_else(broken_off)
 }
 
 async fn read<S: Stream>(link: &Link, stream: &S, mut inbox: Inbox) -> IoError {
-    let mut replies = Replies::new(link.session.structured);
+    let mut replies = Replies::new(link.session.get().structured);
     loop {
         match inbox.parse(|input| take(link, &mut replies, input)) {
             Ok(false) => {}
@@ -469,7 +488,8 @@ async fn watch(link: Weak<Link>, env: Env) {
         }
         let owes = link.slots.borrow().in_flight() > 0;
         let progress = link.progress.get();
-        if owes && seen == Some(progress) && link.health.get() == Health::Up {
+        let is_connected = link.health.get() == Health::Up || link.looking.get();
+        if owes && seen == Some(progress) && is_connected {
             link.break_off(&link.connection.borrow().clone());
         }
         // A server that owed nothing starts afresh.

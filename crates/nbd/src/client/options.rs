@@ -1,7 +1,15 @@
 //! How a client reaches its server.
 
 use crate::tls::Dialer;
-use block::{Address, Nanos};
+use block::{Address, BoxDevice, IoResult, Nanos};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+/// Why an export is another than it was; `None` if nothing says so, `Err` if that cannot be seen.
+pub type Recognised = Pin<Box<dyn Future<Output = IoResult<Option<String>>>>>;
+/// Looks at the export behind a device.
+pub type Recognise = Rc<dyn Fn(BoxDevice) -> Recognised>;
 
 /// Where a client connects to, and its timeouts.
 #[derive(Clone)]
@@ -31,6 +39,8 @@ pub struct Options {
     /// Ask again for a write that forces unit access when its connection was lost. The
     /// server may still carry out the first, and undo a later write to the same place.
     pub repeat_durable_writes: bool,
+    /// Asked of each connection but the first, before any other request goes by it.
+    pub recognise: Option<Recognise>,
 }
 
 impl Options {
@@ -48,6 +58,7 @@ impl Options {
             give_up_after: Nanos::from_secs(30),
             attempts_max: 5,
             repeat_durable_writes: true,
+            recognise: None,
         }
     }
 

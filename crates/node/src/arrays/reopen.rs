@@ -9,6 +9,7 @@
 use super::{Devices, Lease, Running, release_all};
 use crate::Later;
 use crate::event::Event;
+use crate::place::Opened;
 use crate::platform::Platform;
 use block::{BoxDevice, Device as _, IoResult, Kind};
 use control::config::Name;
@@ -77,13 +78,13 @@ impl<P: Platform> Devices<P> {
         false
     }
 
-    /// Opens a file of this machine, in the place of what is open under this name.
+    /// Opens what comes back in no other way, in the place of what is open under this name.
     /// Anything else comes back by itself, and is waited for.
     async fn open_again(&self, running: &Running, name: &Name) -> bool {
         let Some(source) = self.find(name) else {
             return false;
         };
-        let open = self.open.borrow().get(name).map(|opened| opened.is_file());
+        let open = self.open.borrow().get(name).map(Opened::must_reopen);
         if open == Some(false) {
             return false;
         }

@@ -120,7 +120,7 @@ impl<P: Platform> Devices<P> {
             .open
             .borrow()
             .get(name)
-            .map(|o| (o.leaf.clone(), o.is_file()));
+            .map(|o| (o.leaf.clone(), o.must_reopen()));
         match leaf {
             Some((leaf, _)) if running.uses(&leaf) => return Ok(false),
             // What was unplugged has to be reopened.

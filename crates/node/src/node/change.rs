@@ -14,8 +14,8 @@ use control::doors::Queues;
 use control::place::Place;
 use control::plan::Change;
 use control::protocol::{NamedOrNew, Request};
+use drives::catalogue::Drive;
 use futures_util::future::join_all;
-use sim::model::catalogue::Drive;
 use std::collections::BTreeMap;
 
 impl<P: Platform> Node<P> {
@@ -60,8 +60,8 @@ impl<P: Platform> Node<P> {
             let place = places.get(&device.name.value).cloned();
             place.unwrap_or_else(|| Place::said(device))
         };
-        let drives: Vec<&str> = Drive::all().map(|drive| drive.name()).collect();
-        match check::new_problems(&before, &after, &drives, &at).first() {
+        let models: Vec<&str> = Drive::all().map(|drive| drive.name()).collect();
+        match check::new_problems(&before, &after, &models, &at).first() {
             Some(problem) => Err(format!("{}; {}", problem.what, problem.remedy)),
             None => Ok(()),
         }

@@ -17,11 +17,11 @@ use crate::leaf::Leaf;
 use crate::log::{Copy, Log, journal_of, patience, wanted};
 use crate::place::{Opened, Role};
 use crate::platform::Platform;
-use block::{BoxDevice, Driver, Extent, Nanos, Sectors, WithDeadline};
+use block::{BoxDevice, Extent, Nanos, Sectors, WithDeadline};
 use cache::log::{Candidate, Ledger, Witness};
 use control::config::{self, Bytes, Name, VolumeMode};
 use futures_util::future::{Either, pending, select};
-use origin::{Identity, Reason, Record, Verdict, again, judge};
+use origin::{Reason, Record, Verdict, again, judge_but_for};
 use std::any::Any;
 use std::pin::pin;
 
@@ -112,7 +112,7 @@ impl<P: Platform> Node<P> {
             ));
         }
         let (witness, hold) = platform.log_witness(name).await.map_err(refusal)?;
-        let wanted = wanted(platform, volume, size, &origin.place, false);
+        let wanted = wanted(platform, volume, size, &origin.identity, false);
         let witness = Witness::Kept(witness);
         let found = Ledger::open(wanted, env, witness, candidates, journal).await;
         let found = found.map_err(refusal)?;
@@ -160,10 +160,10 @@ impl<P: Platform> Node<P> {
         );
         let log = log.await.map_err(refusal)?;
         if owes && let Some(why) = self.is_changed(&log, origin, record).await {
-            let (place, name) = (&origin.place, &volume.name.value);
+            let (what, name) = (why.of(&origin.place), &volume.name.value);
             let owed = Bytes(log.engine().status().dirty_bytes);
             return Err(format!(
-                "{name} is not served: {place} was changed elsewhere ({why}); {owed} would \
+                "{name} is not served: {what}; {owed} would \
                  overwrite it: give it its origin back as it was, or see `hotset pool recover \
                  {name}`: `--keep` overwrites it with what is owed, and `--rewind` gives that up"
             ));
@@ -182,9 +182,8 @@ impl<P: Platform> Node<P> {
         if log.engine().is_drained() {
             return None;
         }
-        let identity = self.platform.identity(&origin.place);
         let owes = |extent| log.engine().owes(extent);
-        changed(&origin.leaf, &self.env().pool, identity, record, owes).await
+        changed(origin, &self.env().pool, record, owes).await
     }
 
     /// Brings a volume to rest, with nothing owed, if it has a log.
@@ -338,19 +337,21 @@ fn still_owed<P: Platform>(served: &Served<P>, log: &Log<P::Driver>) -> String {
     format!("{owed} are still to go to {}: {trouble}", served.origin)
 }
 
-/// Why an origin is not what it was by `record`, but for what it is owed.
-pub(crate) async fn changed<D: Driver>(
-    origin: &Leaf<D>,
+/// Why an origin is not proved to be what it was by `record`, but for what a log may have left
+/// half written there.
+pub(crate) async fn changed<P: Platform>(
+    origin: &Opened<P>,
     memory: &block::Pool,
-    identity: Identity,
     record: &[u8],
     owes: impl Fn(Extent) -> bool,
 ) -> Option<Reason> {
-    // Without a record the identity that the log has is all there is to compare.
-    let mut record = Record::decode(record).ok()?;
-    record.watched.retain(|place| !owes(place.extent));
-    let now = again(origin, memory, identity, &record).await;
-    match judge(&record, &now) {
+    let identity = &origin.identity;
+    let Ok(record) = Record::decode(record) else {
+        // The identity that the log has is all there is to compare.
+        return (!identity.proves()).then_some(Reason::Unproved);
+    };
+    let now = again(&origin.leaf, memory, identity.clone(), &record).await;
+    match judge_but_for(&record, &now, owes) {
         Verdict::Same | Verdict::Unknown(Reason::NothingLeft) => None,
         Verdict::Changed(why) | Verdict::Unknown(why) => Some(why),
     }

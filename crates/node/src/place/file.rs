@@ -21,6 +21,7 @@ pub(super) fn open<'a, P: Platform>(
             hold: Some(hold),
             place: path.display().to_string(),
             is_file: true,
+            standing: None,
         })
     }))
 }

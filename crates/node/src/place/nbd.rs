@@ -1,17 +1,29 @@
 //! `nbd`: an export of an NBD server.
+//!
+//! Invariant: after each loss of the connection the export is compared with what it held, before
+//! anything else is asked of it. Another is as good as none, until the right one is back or it
+//! is opened as what it is.
 
 use super::raw::{Bare, Raw, Role, claimed};
 use crate::Later;
 use crate::platform::Platform;
-use block::{BoxDevice, IoResult, Nanos};
+use block::{BoxDevice, Deadline, Device as _, Extent, IoResult, Kind, Lba, Nanos, Sectors};
 use control::address::NbdUri;
 use control::config;
-use nbd::client::{Client, Options};
+use layout::BLOCK_SECTORS;
+use layout::array::{BITMAP, SUPERBLOCKS};
+use nbd::client::{Client, Options, Recognise};
 use nbd::tls::Dialer;
+use origin::{Guarded, Identity, Recogniser, take_with};
+use std::cell::RefCell;
 use std::path::Path;
+use std::rc::Rc;
 
 /// How long a pool waits for a lost server: the origin has the data too.
 const POOL_TIMEOUT: Nanos = Nanos::from_secs(2);
+
+/// How long an origin may take to be looked at when it is opened.
+const ORIGIN_LOOK_MAX: Nanos = Nanos::from_secs(30);
 
 /// The longest pause before a lost member's server is sought again.
 const MEMBER_RETRY_PAUSE_MAX: Nanos = Nanos::from_millis(500);
@@ -28,14 +40,70 @@ pub(super) fn open<'a, P: Platform>(
         let hold = claimed(&timer, async || platform.claim_export(uri)).await;
         let hold = hold.map_err(|error| error.on(format!("{name} ({uri})")))?;
         let authority = device.tls_ca.as_ref().map(|file| file.value.as_path());
-        let client = connect(platform, uri, authority, role).await?;
+        let known = Known::default();
+        let client = connect(platform, uri, authority, role, &known).await?;
+        let standing = client.standing();
+        let device = watched(platform, client, role, &known).await?;
         Ok(Raw {
-            device: Bare::Other(BoxDevice::new(client)),
+            device: Bare::Other(device),
             hold: Some(hold),
             place: uri.to_string(),
             is_file: false,
+            standing: Some(standing),
         })
     }))
+}
+
+/// What recognises an export, once it has been looked at.
+type Known = Rc<RefCell<Option<Recogniser<Client>>>>;
+
+/// Has a server that was lost and is back compared with what the export held.
+fn recognise(known: &Known) -> Recognise {
+    let known = known.clone();
+    Rc::new(move |now: BoxDevice| {
+        let known = known.borrow().clone();
+        Box::pin(async move {
+            let doubt = match known {
+                Some(known) => known.doubt(&now).await?,
+                // It was lost while it was opened.
+                None => None,
+            };
+            Ok(doubt.map(|reason| reason.to_string()))
+        })
+    })
+}
+
+/// The export of `client`, which is `known` from now on by what arrays write to their members,
+/// by the superblocks of file systems, and by samples.
+async fn watched<P: Platform>(
+    platform: &P,
+    client: Client,
+    role: Role,
+    known: &Known,
+) -> IoResult<BoxDevice> {
+    let env = platform.local().env();
+    let limit = match role {
+        Role::Origin => ORIGIN_LOOK_MAX,
+        Role::Pool | Role::Log => POOL_TIMEOUT,
+        Role::Member(detection) => detection,
+    };
+    let (seed, also) = (platform.uuid() as u64, metadata());
+    let looked = take_with(&client, &env.pool, Identity::default(), seed, &also);
+    let Some(record) = Deadline::new(&env.timer, limit).bound(looked).await else {
+        let what = "does not answer in time; see to its server";
+        return Err(client.geometry().error(Kind::Timeout, what));
+    };
+    let device = Guarded::watching(client, env, record?);
+    *known.borrow_mut() = Some(device.recogniser());
+    Ok(BoxDevice::new(device))
+}
+
+/// Where an array writes to its members what they are: its superblocks, and each sector of its
+/// map.
+fn metadata() -> Vec<Extent> {
+    let superblocks = SUPERBLOCKS.map(|at| Extent::new(Lba(at.0), Sectors(BLOCK_SECTORS)));
+    let map = (0..BLOCK_SECTORS).map(|n| Extent::new(Lba(BITMAP.0 + n), Sectors(1)));
+    superblocks.into_iter().chain(map).collect()
 }
 
 async fn connect<P: Platform>(
@@ -43,12 +111,14 @@ async fn connect<P: Platform>(
     uri: &NbdUri,
     authority: Option<&Path>,
     role: Role,
+    known: &Known,
 ) -> IoResult<Client> {
     let mut options = Options::new(uri.address.clone(), uri.export.as_str());
     if let Some(authority) = authority {
         let authority = platform.read_certificates(authority)?;
         options.tls = Some(Dialer::new(uri.host(), &authority, None)?);
     }
+    options.recognise = Some(recognise(known));
     match role {
         Role::Origin => (),
         Role::Pool | Role::Log => {

@@ -4,6 +4,7 @@ use crate::Later;
 use crate::platform::Platform;
 use block::{BoxDevice, IoError, IoResult, Kind, Nanos, Timer};
 use control::config;
+use nbd::client::Standing;
 use shard::Disk;
 
 /// Opens the place of a device, if it is one of its scheme.
@@ -18,6 +19,8 @@ pub(super) struct Raw<P: Platform> {
     /// The file or URI.
     pub(super) place: String,
     pub(super) is_file: bool,
+    /// Of an export.
+    pub(super) standing: Option<Standing>,
 }
 
 /// Disks are a case of their own, so that a hit is a direct call.

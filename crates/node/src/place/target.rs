@@ -20,6 +20,7 @@ pub(super) fn open<'a, P: Platform>(
             hold: None,
             place: place.to_owned(),
             is_file: false,
+            standing: None,
         })
     }))
 }

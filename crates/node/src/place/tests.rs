@@ -62,7 +62,7 @@ impl Platform for Bare {
         none()
     }
 
-    fn identity(&self, place: &str) -> Identity {
+    async fn identity(&self, place: &str) -> Identity {
         Identity::new(place)
     }
 

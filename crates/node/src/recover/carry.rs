@@ -19,6 +19,7 @@ use cache::origin_record_on;
 use control::config::{self, Bytes};
 use futures_util::future::{Either, select};
 use layout::LogSuperblock;
+use origin::Reason;
 use std::pin::pin;
 use std::rc::Rc;
 
@@ -62,8 +63,8 @@ pub(super) async fn look<P: Platform>(
 ) -> Result<Look<P::Driver>, String> {
     let (platform, env) = (found.platform, found.platform.local().env());
     let (copies, journal) = candidates(found);
-    let (volume, place) = (found.volume, &found.origin.place);
-    let wanted = wanted(platform, volume, found.size, place, true);
+    let (volume, identity) = (found.volume, &found.origin.identity);
+    let wanted = wanted(platform, volume, found.size, identity, true);
     let witness = Witness::Says(remembered.cloned().map(Box::new));
     let opened = Ledger::open(wanted, env.clone(), witness, copies, journal).await;
     let opened = opened.map_err(said)?;
@@ -75,10 +76,8 @@ pub(super) async fn look<P: Platform>(
     let mut doubts = opened.doubts;
     if let Some(why) = is_changed(found, &engine).await {
         let owed = Bytes(engine.status().dirty_bytes);
-        let origin = &volume.origin.value;
-        doubts.push(format!(
-            "{origin} was changed elsewhere ({why}); {owed} would overwrite it"
-        ));
+        let what = why.of(volume.origin.value.as_str());
+        doubts.push(format!("{what}; {owed} would overwrite it"));
     }
     Ok(Look { engine, doubts })
 }
@@ -87,8 +86,8 @@ pub(super) async fn look<P: Platform>(
 async fn is_changed<P: Platform>(
     found: &Found<'_, P>,
     engine: &WriteBack<Copy<P::Driver>>,
-) -> Option<String> {
-    let (platform, env) = (found.platform, found.platform.local().env());
+) -> Option<Reason> {
+    let env = found.platform.local().env();
     let name = found.volume.name.as_str();
     let mut newest = None;
     for source in sources(found.devices, found.volume) {
@@ -101,12 +100,12 @@ async fn is_changed<P: Platform>(
         newest = newest.max(record.ok().flatten());
         lease.release().await;
     }
-    let (_, record) = newest.filter(|_| !engine.is_drained())?;
-    let origin = found.origin;
-    let identity = platform.identity(&origin.place);
+    if engine.is_drained() {
+        return None;
+    }
+    let record = newest.map_or_else(Vec::new, |(_, record)| record);
     let owes = |extent| engine.owes(extent);
-    let why = changed(&origin.leaf, &env.pool, identity, &record, owes).await;
-    why.map(|why| why.to_string())
+    changed(found.origin, &env.pool, &record, owes).await
 }
 
 /// The devices of the volume's pool.
@@ -147,8 +146,8 @@ pub(super) async fn keep<P: Platform>(found: &Found<'_, P>) -> Result<Bytes, Str
     let witness = platform.log_witness(&volume.name.value).await;
     let (witness, hold) = witness.map_err(said)?;
     let (copies, journal) = candidates(found);
-    let place = &found.origin.place;
-    let wanted = wanted(platform, volume, found.size, place, true);
+    let identity = &found.origin.identity;
+    let wanted = wanted(platform, volume, found.size, identity, true);
     let witness = Witness::Kept(witness);
     let opened = Ledger::open(wanted, env.clone(), witness, copies, journal).await;
     let opened = opened.map_err(said)?;

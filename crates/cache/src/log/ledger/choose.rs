@@ -9,7 +9,7 @@ mod tests;
 
 use crate::log::state::SEGMENTS_MIN;
 use block::Nanos;
-use layout::{LogSuperblock, Uuid};
+use layout::{Likeness, LogSuperblock, Uuid, likeness};
 
 /// Whose log is to be opened.
 pub struct Wanted {
@@ -166,7 +166,7 @@ pub(super) fn choose(
         );
         doubt(what, remedy)?;
     }
-    if now.owes && now.identity != wanted.identity {
+    if now.owes && likeness(&now.identity, &wanted.identity) == Likeness::Other {
         let what = "this is another device than the origin that it owes something, which would \
                     overwrite it";
         let remedy = format!(

@@ -1,0 +1,244 @@
+//! Who is behind the place of an origin, by what the kernel, udev and file systems say.
+//!
+//! Not here: what follows from it (`layout::likeness`).
+
+use super::machine::block_device;
+use control::place::Place;
+use layout::{Fact, Identity};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+type Facts = BTreeMap<Fact, String>;
+
+/// Who is behind `place`, a path or a URI.
+pub fn identity(place: &str) -> Identity {
+    let Ok(meta) = fs::metadata(place) else {
+        return Identity::new(place);
+    };
+    let mut facts = Facts::from([(Fact::Path, place.to_owned())]);
+    let former = match block_device(&meta) {
+        None => {
+            file(Path::new(place), &meta, &mut facts);
+            format!("file {} of {}", meta.ino(), meta.dev())
+        }
+        Some(about) => {
+            let former = disk(&about, &mut facts).unwrap_or_else(|| place.to_owned());
+            udev(meta.rdev(), &mut facts);
+            loop_device(Path::new(place), &mut facts);
+            former
+        }
+    };
+    facts.insert(Fact::Former, former);
+    Identity::of(&facts)
+}
+
+/// The text of a file of sysfs, if it says something.
+fn text(about: &Path, name: &str) -> Option<String> {
+    let text = fs::read_to_string(about.join(name)).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// What the kernel says of the block device that `about` describes, a disk or a partition; and
+/// the name that former versions took.
+fn disk(about: &Path, facts: &mut Facts) -> Option<String> {
+    let number = text(about, "partition");
+    let parent = || about.canonicalize().ok()?.parent().map(Path::to_owned);
+    let whole = match &number {
+        Some(_) => parent()?,
+        None => about.to_owned(),
+    };
+    let first = |names: &[&str]| names.iter().find_map(|name| text(&whole, name));
+    for (fact, names) in [
+        (Fact::Wwid, &["wwid", "device/wwid"][..]),
+        (Fact::Serial, &["serial", "device/serial"]),
+        (Fact::Mapping, &["dm/uuid", "md/uuid"]),
+    ] {
+        facts.extend(first(names).map(|value| (fact, value)));
+    }
+    let former = ["wwid", "device/wwid", "device/serial", "dm/uuid"];
+    let former = former.iter().find_map(|name| text(about, name));
+    let former = former.map(|serial| format!("{serial} {}", number.as_deref().unwrap_or("")));
+    if let Some(number) = number {
+        facts.insert(Fact::PartitionNumber, number);
+        let events = text(about, "uevent").unwrap_or_default();
+        let uuid = events
+            .lines()
+            .find_map(|line| line.strip_prefix("PARTUUID="));
+        facts.extend(uuid.map(|uuid| (Fact::Partition, uuid.to_lowercase())));
+    }
+    former
+}
+
+/// What udev knows of the block device of this number.
+fn udev(number: u64, facts: &mut Facts) {
+    let (major, minor) = (libc::major(number), libc::minor(number));
+    let known = fs::read_to_string(format!("/run/udev/data/b{major}:{minor}"));
+    from_udev(&known.unwrap_or_default(), facts);
+}
+
+fn from_udev(known: &str, facts: &mut Facts) {
+    let value = |key: &str| {
+        let mut values = known.lines().filter_map(|line| line.strip_prefix("E:"));
+        let value = values.find_map(|line| line.strip_prefix(key)?.strip_prefix('='))?;
+        Some(value.to_owned()).filter(|value| !value.is_empty())
+    };
+    facts.extend(value("ID_SERIAL").map(|serial| (Fact::UdevSerial, serial)));
+    if let Some(uuid) = value("ID_PART_ENTRY_UUID") {
+        facts.entry(Fact::Partition).or_insert(uuid.to_lowercase());
+    }
+}
+
+/// A loop device is the part of its file that it shows.
+fn loop_device(path: &Path, facts: &mut Facts) {
+    let place = Place::at(path);
+    if let Some(backing) = &place.backing
+        && let Ok(meta) = fs::metadata(backing)
+        && block_device(&meta).is_none()
+    {
+        file(backing, &meta, facts);
+        facts.insert(Fact::Part, format!("{} {}", place.from, place.to));
+    }
+}
+
+/// Who a file is: its number, in a file system that is known by more than its device.
+fn file(path: &Path, meta: &fs::Metadata, facts: &mut Facts) {
+    facts.insert(Fact::Inode, meta.ino().to_string());
+    let Ok(file) = File::open(path) else { return };
+    facts.extend(file_system(&file).map(|uuid| (Fact::FileSystem, uuid)));
+    facts.extend(file_system_name(&file).map(|name| (Fact::FileSystemName, name)));
+}
+
+/// `struct fsuuid2` of Linux.
+#[repr(C)]
+struct FsUuid {
+    len: u8,
+    uuid: [u8; 16],
+}
+
+/// What `statfs` calls XFS.
+const XFS_MAGIC: i64 = 0x5846_5342;
+/// `FS_IOC_GETFSUUID`.
+const GET_UUID: libc::c_ulong = 0x8011_1500;
+/// `XFS_IOC_FSGEOMETRY_V1`, whose answer has so many bytes, and the UUID in these.
+const XFS_GEOMETRY: libc::c_ulong = 0x8070_5864;
+const XFS_GEOMETRY_BYTES: usize = 112;
+const XFS_UUID: std::ops::Range<usize> = 64..80;
+
+/// The UUID of the file system of a file, where the kernel says it.
+fn file_system(file: &File) -> Option<String> {
+    let mut answer = FsUuid {
+        len: 0,
+        uuid: [0; 16],
+    };
+    // SAFETY: the request writes one such structure.
+    let asked = unsafe { libc::ioctl(file.as_raw_fd(), GET_UUID as _, &raw mut answer) };
+    if asked == 0 {
+        return Some(hexadecimal(&answer.uuid[..usize::from(answer.len).min(16)]));
+    }
+    // SAFETY: all zeroes are such a structure, and the call writes one.
+    let is_xfs = unsafe {
+        let mut about: libc::statfs = std::mem::zeroed();
+        libc::fstatfs(file.as_raw_fd(), &raw mut about) == 0 && about.f_type as i64 == XFS_MAGIC
+    };
+    if !is_xfs {
+        return None;
+    }
+    let mut geometry = [0u64; XFS_GEOMETRY_BYTES / 8];
+    // SAFETY: the request writes so many bytes.
+    let asked = unsafe { libc::ioctl(file.as_raw_fd(), XFS_GEOMETRY as _, geometry.as_mut_ptr()) };
+    let bytes: Vec<u8> = geometry
+        .iter()
+        .flat_map(|word| word.to_ne_bytes())
+        .collect();
+    (asked == 0).then(|| hexadecimal(&bytes[XFS_UUID]))
+}
+
+/// What the file system of a file calls itself; for some it is made of their UUID, for others
+/// of their device's number.
+fn file_system_name(file: &File) -> Option<String> {
+    // SAFETY: all zeroes are such a structure, and the call writes one.
+    let about = unsafe {
+        let mut about: libc::statfs = std::mem::zeroed();
+        let asked = libc::fstatfs(file.as_raw_fd(), &raw mut about);
+        (asked == 0).then_some(about)?
+    };
+    // SAFETY: it is two integers, whatever they are called.
+    let name: [i32; 2] = unsafe { std::mem::transmute(about.f_fsid) };
+    let is_known = name != [0, 0] && about.f_type as i64 != XFS_MAGIC;
+    is_known.then(|| format!("{:x} {:x?}", about.f_type, name))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use layout::{Likeness, likeness};
+
+    fn write(dir: &Path, name: &str, text: &str) {
+        let path = dir.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn a_partition_has_the_number_of_its_disk_and_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        // A disk of virtio, whose number former versions did not see.
+        write(dir, "vda/serial", "disk-1\n");
+        write(dir, "vda/vda2/partition", "2\n");
+        write(dir, "vda/vda2/uevent", "MAJOR=8\nPARTN=2\nPARTUUID=AB-01\n");
+        let mut facts = Facts::new();
+        assert_eq!(disk(&dir.join("vda/vda2"), &mut facts), None);
+        let expected = [
+            (Fact::Serial, "disk-1"),
+            (Fact::Partition, "ab-01"),
+            (Fact::PartitionNumber, "2"),
+        ];
+        let expected: Facts = expected.map(|(fact, value)| (fact, value.into())).into();
+        assert_eq!(facts, expected);
+        write(dir, "nvme0n1/wwid", "eui.1\n");
+        write(dir, "nvme0n1/device/serial", "S1\n");
+        let mut facts = Facts::new();
+        let former = disk(&dir.join("nvme0n1"), &mut facts);
+        assert_eq!(former.as_deref(), Some("eui.1 "));
+        assert_eq!(facts.len(), 2, "{facts:?}");
+    }
+
+    #[test]
+    fn udev_is_asked_for_what_the_kernel_does_not_say() {
+        let known = "S:disk/by-id/x\nE:ID_SERIAL=USB_1\nE:ID_PART_ENTRY_UUID=AB-02\nE:ID_WWN=\n";
+        let mut facts = Facts::from([(Fact::Partition, "ab-01".into())]);
+        from_udev(known, &mut facts);
+        assert_eq!(facts[&Fact::Partition], "ab-01");
+        assert_eq!(facts[&Fact::UdevSerial], "USB_1");
+        let mut facts = Facts::new();
+        from_udev(known, &mut facts);
+        assert_eq!(facts[&Fact::Partition], "ab-02");
+    }
+
+    #[test]
+    fn a_file_is_itself_by_any_name_and_a_copy_is_another() {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let at = |name: &str| dir.path().join(name).display().to_string();
+        fs::write(at("a"), "x").unwrap();
+        fs::hard_link(at("a"), at("link")).unwrap();
+        fs::copy(at("a"), at("copy")).unwrap();
+        let compared = |one: &str, other: &str| {
+            likeness(identity(&at(one)).bytes(), identity(&at(other)).bytes())
+        };
+        assert_eq!(compared("a", "a"), Likeness::Same);
+        assert_eq!(compared("a", "link"), Likeness::Same);
+        assert_eq!(compared("a", "copy"), Likeness::Other);
+        let meta = fs::metadata(at("a")).unwrap();
+        let former = format!("file {} of {}", meta.ino(), meta.dev());
+        let now = identity(&at("a"));
+        assert_eq!(likeness(former.as_bytes(), now.bytes()), Likeness::Same);
+    }
+}
