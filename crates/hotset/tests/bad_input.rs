@@ -292,7 +292,10 @@ fn keeps_off_an_nbd_export(role: &str) {
             waits.stop();
         });
         let add = format!("volume add again --origin {uri} --pool fast");
-        refused(&mut place.command(&add), 1, taken);
+        let has_a_role = &["san", "is the same place as device"];
+        refused(&mut place.command(&add), 1, has_a_role);
+        let add = format!("{add} --temporary");
+        refused(&mut place.command(&add), 1, has_a_role);
     });
     first.stop();
 }

@@ -67,7 +67,7 @@ fn temporary_changes_and_those_that_are_refused_leave_the_file_as_it_is() {
     refused(
         &mut place.command("pool add-device fast nosuch"),
         1,
-        &["no device nosuch"],
+        &["a device nosuch that does not exist"],
     );
     refused(
         &mut place.command("volume set-mode vol fast"),
