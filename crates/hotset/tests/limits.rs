@@ -4,11 +4,14 @@ mod common;
 
 use common::{Place, refused, run};
 
+/// The most devices of a pool.
+const DEVICES_MAX: usize = 16;
+
 #[test]
 fn a_pool_device_too_many_is_refused() {
     let place = Place::usual();
     let daemon = place.serve();
-    for number in 1..cache::DEVICES_MAX {
+    for number in 1..DEVICES_MAX {
         let name = format!("more-{number}");
         place.file(&name, 4);
         run(&mut place.command(&format!("pool add-device fast {}", place.text(&name))));

@@ -14,16 +14,18 @@
 //! A machine is given what happened, and says what to do next; it does nothing itself.
 
 #[cfg(test)]
+mod campaign;
+mod refusal;
+#[cfg(test)]
 mod tests;
+
+pub use refusal::{Difference, RELEASE_MAX, Refusal};
 
 use crate::uapi::{Command, Control, DeviceInfo, Features, Made, Params, REQUEST_MAX, State};
 use block::Nanos;
-use std::fmt;
 
 /// How often it is tried whether a dead server has released its device.
 const PAUSE: Nanos = Nanos::from_millis(5);
-/// How long a dead server may take to release it: a disk that does not answer keeps its I/O.
-pub const RELEASE_MAX: Nanos = Nanos::from_secs(60);
 /// How long a device may be live whose recorded process is a stranger's: the driver notices the
 /// death of a server late, and numbers of processes are used again.
 const LIVE_MAX: Nanos = Nanos::from_secs(3);
@@ -135,114 +137,6 @@ pub enum Event {
     Paused,
     /// The tags wait.
     Serving,
-}
-
-/// Why there is no device.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal {
-    /// The driver lacks what is needed.
-    TooOld,
-    /// This process may not.
-    Denied,
-    /// Another process serves it.
-    InUse {
-        /// The device.
-        id: u32,
-        /// The process.
-        pid: i32,
-    },
-    /// Its dead server still has I/O in flight.
-    NotReleased(u32),
-    /// A device of that name has another origin.
-    OtherOrigin(u32),
-    /// A device of that name does not say what its origin is.
-    Unmarked(u32),
-    /// It is there in another shape.
-    Reshaped(u32, Difference),
-    /// The driver refused a command for another reason.
-    Failed(Command, i32),
-}
-
-/// What keeps a device from being that of its volume.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Difference {
-    /// The volume is smaller.
-    Shrunk,
-    /// The volume is larger, and the driver cannot enlarge devices.
-    Grown,
-    /// The volume has another logical block.
-    Block,
-    /// The volume takes no writes.
-    Writable,
-    /// The kernel keeps flushes to itself.
-    Unflushed,
-    /// The driver says nothing that is understood.
-    Unknown,
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Difference::Shrunk => "the volume has shrunk since",
-            Difference::Grown => {
-                "the volume has grown on a kernel before 6.16, which keeps devices as they are"
-            }
-            Difference::Block => "the volume has another logical block now",
-            Difference::Writable => "the volume is read-only now, and the device takes writes",
-            Difference::Unflushed => {
-                "the device was made without a write cache, so that no flush would reach the volume"
-            }
-            Difference::Unknown => "its shape cannot be read",
-        })
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refusal::TooOld => f.write_str(
-                "this kernel's ublk is too old: it needs Linux 6.5 or later, best 6.12; \
-                 until then reach the volume over NBD",
-            ),
-            Refusal::Denied => f.write_str(
-                "ublk needs CAP_SYS_ADMIN, which this process has not; run it as root, or reach \
-                 the volume over NBD",
-            ),
-            Refusal::InUse { id, pid } => write!(
-                f,
-                "/dev/ublkb{id} of its origin is served by process {pid}; stop that first"
-            ),
-            Refusal::NotReleased(id) => write!(
-                f,
-                "the dead server of /dev/ublkb{id} still has I/O in flight after {} s; see to its \
-                 disks, then start again",
-                RELEASE_MAX.0 / 1_000_000_000
-            ),
-            Refusal::OtherOrigin(id) => write!(
-                f,
-                "/dev/ublkb{id} is of a volume of that name with another origin, and was left alone; \
-                 start the daemon that has that origin, and unmount and detach the device there, or \
-                 give up what waits in it by `hotset detach --force`"
-            ),
-            Refusal::Unmarked(id) => write!(
-                f,
-                "/dev/ublkb{id} was made by an earlier release, which did not note its origin, and was \
-                 left alone; start that release to unmount and detach it, or give up what waits in \
-                 it by `hotset detach --force`"
-            ),
-            Refusal::Reshaped(id, difference) => write!(
-                f,
-                "/dev/ublkb{id} is left from a server that died, and was left alone: {difference}; give \
-                 the volume its former shape to unmount and detach the device, or give up what waits \
-                 in it by `hotset detach --force`"
-            ),
-            Refusal::Failed(command, number) => write!(
-                f,
-                "the kernel's ublk refused {command:?} with error {number}; see its log (dmesg), or \
-                 reach the volume over NBD"
-            ),
-        }
-    }
 }
 
 /// Makes a device, or takes it over.

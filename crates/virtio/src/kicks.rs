@@ -5,9 +5,11 @@
 //! that is stopped rouses the port for nothing, which harms nobody.
 
 use crate::device::Door;
+use crate::log_limiter::Topic;
 use crate::shape::QUEUES_MAX;
 use futures_channel::mpsc;
 use futures_util::StreamExt;
+use std::fmt;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -31,6 +33,14 @@ impl Kicks {
     /// What is next; `None` once the disk is not offered any more.
     pub async fn next(&mut self) -> Option<Kick> {
         self.given.next().await
+    }
+
+    /// Says that a ring is not served, for its event cannot be waited for.
+    pub fn refused(&self, ring: u16, why: impl fmt::Display) {
+        let mut device = self.door.lock();
+        let name = &device.shape.name;
+        let line = format!("queue {ring} of the guest of volume {name} is not served: {why}");
+        device.log.say(Topic::Broken, &line);
     }
 
     /// What is to be called when an event was raised: whether that brought a request.

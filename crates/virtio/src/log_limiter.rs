@@ -22,7 +22,7 @@ const TOPICS: [(Topic, &str); 3] = [
         Topic::TurnedAway,
         "monitors of virtual machines were turned away",
     ),
-    (Topic::Broken, "queues of virtual machines made no sense"),
+    (Topic::Broken, "queues of virtual machines were not served"),
 ];
 
 #[derive(Clone, Copy, Default)]

@@ -116,7 +116,7 @@ async fn follow(mut kicks: Kicks, local: Local<UringDriver>, host: Uring) {
         let event = match host.open_event(event) {
             Ok(event) => Rc::new(local.stream(event)),
             Err(error) => {
-                eprintln!("hotset: queue {ring} of a virtual machine is not served: {error}");
+                kicks.refused(ring, error);
                 continue;
             }
         };

@@ -6,7 +6,7 @@ use block::Sectors;
 /// The identity of an origin.
 const DISK: &[u8] = b"disk";
 
-fn wanted(known: Option<u32>) -> Wanted {
+pub(super) fn wanted(known: Option<u32>) -> Wanted {
     Wanted {
         mark: mark(DISK),
         pid: 77,
