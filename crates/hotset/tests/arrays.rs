@@ -404,3 +404,40 @@ fn arrays_nest_and_the_lower_may_be_raw() {
         "{check}"
     );
 }
+
+/// It is back before it counts as silent: nothing is read from another disk, or written to it.
+#[test]
+fn a_server_that_is_back_with_another_disk_is_left_alone() {
+    let members = [("a", "x", Nbdkit), ("b", "y", Nbdkit)];
+    let place = configured("raid1", &members, "");
+    let mut servers = serve_those(&place, &members, |_| true);
+    assert!(create(&place).contains("HEALTHY"));
+    let daemon = place.serve();
+    let bytes = noise(3, VOLUME_BYTES);
+    fs::write(place.path("in"), &bytes).unwrap();
+    copy_in(&place.path("in"), &daemon.uri("vol"));
+    let exchange = |servers: &mut Vec<(String, Served)>, from: &str, to: &str| {
+        servers.retain(|(name, _)| name != "b");
+        fs::rename(place.path("b"), place.path(to)).unwrap();
+        fs::rename(place.path(from), place.path("b")).unwrap();
+        servers.extend(serve_those(&place, &members, |name| name == "b"));
+    };
+    place.file("blank", MIB);
+    exchange(&mut servers, "blank", "own");
+    until("the loss", || !is(&daemon, "healthy"));
+    let out = copy_out(&daemon.uri("vol"), &place.path("out"));
+    assert!(out[..VOLUME_BYTES] == bytes[..], "content differs");
+    exchange(&mut servers, "own", "blank");
+    assert!(
+        fs::read(place.path("blank"))
+            .unwrap()
+            .iter()
+            .all(|byte| *byte == 0)
+    );
+    until("the return", || is(&daemon, "healthy"));
+    let output = run(&mut place.command("array scrub disk"));
+    assert!(output.contains(": 0 places differed"), "{output}");
+    assert_eq!(daemon.status()["nbd"]["errors"], 0);
+    let log = daemon.stop();
+    assert!(log.contains("another export answers in its place"), "{log}");
+}

@@ -52,6 +52,12 @@ impl Standing {
         self.0.other.borrow().clone()
     }
 
+    /// How large the export is in bytes, if that is more than the client was opened on.
+    pub fn grown(&self) -> Option<u64> {
+        let now = self.0.session.get().size_bytes;
+        (now > self.0.first.size_bytes).then_some(now)
+    }
+
     /// Why requests wait or fail; `None` while the export answers.
     pub fn trouble(&self) -> Option<String> {
         self.0.trouble()

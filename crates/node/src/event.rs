@@ -46,6 +46,12 @@ pub enum Event {
         now: Bytes,
         origin: String,
     },
+    /// An export was back with more than it had.
+    ExportGrown {
+        device: Name,
+        place: String,
+        now: Bytes,
+    },
     OriginSuspect {
         volume: Name,
         origin: String,
@@ -166,6 +172,11 @@ impl fmt::Display for Event {
                 f,
                 "volume {volume} had {before} and has {now} now: the pool's lines of it are \
                  dropped; if its origin {origin} was cut short, restore it before it is used"
+            ),
+            Event::ExportGrown { device, place, now } => write!(
+                f,
+                "{device}: {place} has grown to {now}: what it had is served; remove its volume and \
+                 add it again, or restart, to have the rest"
             ),
             Event::OriginSuspect {
                 volume,

@@ -56,6 +56,8 @@ pub struct Opened<P: Platform> {
     pub(crate) wear: Cell<(Option<Nanos>, Option<Wear>)>,
     is_file: bool,
     standing: Option<Standing>,
+    /// How large an export has become, as far as that was asked.
+    grown: Cell<Option<u64>>,
     /// What keeps other users away; the members of an array are held themselves.
     _hold: Option<P::Hold>,
 }
@@ -82,6 +84,7 @@ impl<P: Platform> Opened<P> {
             wear: Cell::default(),
             is_file: false,
             standing: None,
+            grown: Cell::default(),
             _hold: None,
         }
     }
@@ -96,6 +99,13 @@ impl<P: Platform> Opened<P> {
     pub(crate) fn must_reopen(&self) -> bool {
         let other = self.standing.as_ref().and_then(Standing::other);
         self.is_file || other.is_some()
+    }
+
+    /// How large an export has become since it was opened, unless that was asked before.
+    pub(crate) fn has_grown(&self) -> Option<u64> {
+        let now = self.standing.as_ref().and_then(Standing::grown);
+        let is_new = self.grown.replace(now) != now;
+        now.filter(|_| is_new)
     }
 
     /// Why an export does not answer; `None` while it does.
@@ -147,6 +157,7 @@ pub async fn open<P: Platform>(
         wear: Cell::default(),
         is_file: raw.is_file,
         standing: raw.standing,
+        grown: Cell::default(),
         _hold: raw.hold,
     })
 }

@@ -86,10 +86,10 @@ async fn shake<S: Stream>(env: &Env, stream: Rc<S>, options: &Options) -> IoResu
     }
 }
 
-/// An export that has changed its shape is another export. Numbers that
-/// are of one session, and what is advice, may differ.
+/// An export that has changed its shape is another export. Numbers that are of one session, and
+/// what is advice, may differ, and one that has grown has all that it had.
 pub(super) fn check_same(first: &Session, now: &Session) -> IoResult {
-    if first.size_bytes != now.size_bytes {
+    if first.size_bytes > now.size_bytes {
         let what = format!(
             "the NBD export has {} bytes now and had {}",
             now.size_bytes, first.size_bytes
@@ -124,15 +124,16 @@ mod tests {
             payload_bytes_max: 1 << 20,
         };
         type Change = fn(&mut Session);
-        let cases: [(Change, Option<&str>); 11] = [
+        let cases: [(Change, Option<&str>); 12] = [
             (|s| s.allocation = Some(7), None),
             (|s| s.block_bytes_preferred = 65536, None),
             (|s| s.payload_bytes_max = 2 << 20, None),
             (|s| s.flags |= flag::ROTATIONAL, None),
             (|s| s.block_bytes_min = 1, None),
+            (|s| s.size_bytes = 2 << 20, None),
             (
-                |s| s.size_bytes = 2 << 20,
-                Some("has 2097152 bytes now and had 1048576"),
+                |s| s.size_bytes = 1 << 19,
+                Some("has 524288 bytes now and had 1048576"),
             ),
             (|s| s.allocation = None, Some("other features")),
             (|s| s.flags &= !flag::SEND_FUA, Some("other features")),

@@ -36,7 +36,9 @@ pub(super) type Look = Rc<dyn Fn(Rc<Link>) -> Recognised>;
 pub(super) struct Link {
     pub(super) env: Env,
     pub(super) options: Options,
-    /// As agreed on the last connection.
+    /// As agreed on the first connection.
+    pub(super) first: Session,
+    /// As agreed on the last one.
     pub(super) session: Cell<Session>,
     health: Cell<Health>,
     /// There is a connection, and its export is being looked at.
@@ -92,6 +94,7 @@ impl Link {
         let wire = connect(&env, &connector, &options).await?;
         let session = wire.session();
         let link = Rc::new(Link {
+            first: session,
             session: Cell::new(session),
             health: Cell::new(Health::Up),
             looking: Cell::new(false),
@@ -347,13 +350,10 @@ async fn recognise(link: Rc<Link>, this: Rc<Connection>, looked: Recognised) {
             link.give_up();
             link.break_off(&this);
         }
-        Some(Err(error)) => {
+        failed => {
+            let late = || IoError::new(Kind::Timeout, "the NBD export is not recognised in time");
+            let error = failed.and_then(Result::err).unwrap_or_else(late);
             *link.last_error.borrow_mut() = Some(error);
-            link.break_off(&this);
-        }
-        None => {
-            let what = "the NBD export cannot be recognised in time";
-            *link.last_error.borrow_mut() = Some(IoError::new(Kind::Timeout, what));
             link.break_off(&this);
         }
     }
@@ -368,7 +368,7 @@ async fn reconnect<C: Connector>(link: &Link, connector: &C) -> Option<Wire<C::S
         let attempt = async {
             link.env.timer.sleep(pause).await;
             let wire = connect(&link.env, connector, options).await?;
-            check_same(&link.session.get(), &wire.session())?;
+            check_same(&link.first, &wire.session())?;
             link.session.set(wire.session());
             Ok(wire)
         };

@@ -1,11 +1,12 @@
-//! Says when pools and logs lose devices.
+//! Says when pools and logs lose devices, and when an origin has grown.
 
 use super::Node;
 use crate::event::Event;
+use crate::place::Role;
 use crate::platform::Platform;
 use block::Nanos;
 use cache::{DeviceId, DeviceState};
-use control::config::Name;
+use control::config::{Bytes, Name};
 use std::collections::HashSet;
 use std::rc::Rc;
 
@@ -37,6 +38,17 @@ impl<P: Platform> Node<P> {
                         });
                     }
                     ejected.insert(key);
+                }
+            }
+            for (device, opened) in node.devices.open.borrow().iter() {
+                if opened.role == Role::Origin
+                    && let Some(now) = opened.has_grown()
+                {
+                    node.platform.event(Event::ExportGrown {
+                        device: device.clone(),
+                        place: opened.place.clone(),
+                        now: Bytes(now),
+                    });
                 }
             }
             for (name, served) in node.volumes.borrow().iter() {
