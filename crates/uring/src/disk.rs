@@ -62,13 +62,14 @@ enum Action {
     Discard,
 }
 
-/// How to zero, best first; the first that a disk offers is remembered.
+/// How to zero, best first; the first that a disk offers is remembered. What was a hole stays
+/// one, so that zeroes never fill a thin disk that can have holes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Zeroing {
-    /// Keeps the space allocated.
-    Range = 0,
     /// Gives the space back.
-    Punch = 1,
+    Punch = 0,
+    /// Keeps the space allocated.
+    Range = 1,
     /// Writes zeroes.
     Write = 2,
 }
@@ -76,16 +77,16 @@ enum Zeroing {
 impl Zeroing {
     fn of(disk: &Disk) -> Zeroing {
         match disk.zeroing.load(Relaxed) {
-            0 => Zeroing::Range,
-            1 => Zeroing::Punch,
+            0 => Zeroing::Punch,
+            1 => Zeroing::Range,
             _ => Zeroing::Write,
         }
     }
 
     fn worse(self) -> Zeroing {
         match self {
-            Zeroing::Range => Zeroing::Punch,
-            Zeroing::Punch | Zeroing::Write => Zeroing::Write,
+            Zeroing::Punch => Zeroing::Range,
+            Zeroing::Range | Zeroing::Write => Zeroing::Write,
         }
     }
 }
@@ -221,6 +222,11 @@ impl DiskOp {
                 let how = how.worse();
                 disk.zeroing.fetch_max(how as u8, Relaxed);
                 self.action = Action::Zero(how);
+                Step::Again
+            }
+            // The next may need no more room than there is.
+            Action::Zero(how) if -result == libc::ENOSPC => {
+                self.action = Action::Zero(how.worse());
                 Step::Again
             }
             Action::Discard if is_unsupported(-result) => Step::Done(Ok(0)),

@@ -6,7 +6,7 @@ use block::{Extent, Fua, IoError, Kind, Lba, Op, Sectors, TargetId};
 use common::{Loop, Mount, buf_of, directory, file, filled, host, perform, run};
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use uring::{DiskOptions, Uring, UringDriver};
@@ -280,6 +280,18 @@ fn zeroes(path: &Path, options: &DiskOptions) {
         let value = if zero { 0 } else { 9 };
         assert!(bytes.iter().all(|&byte| byte == value), "sector {sector}");
     }
+}
+
+#[test]
+fn zeroing_a_hole_takes_no_space() {
+    let dir = directory();
+    let path = dir.path().join("thin");
+    File::create(&path).unwrap().set_len(64 * MIB).unwrap();
+    let (mut driver, disk) = open_with(&host(), &path, &DiskOptions::default());
+    let extent = Extent::new(Lba::ZERO, Sectors::from_mib(64));
+    perform(&mut driver, disk, Op::Zero(extent)).0.unwrap();
+    let sectors = std::fs::metadata(&path).unwrap().blocks();
+    assert!(sectors < 1024, "{sectors} sectors");
 }
 
 #[test]
