@@ -58,13 +58,10 @@ impl Kind {
         }
     }
 
-    /// Whether a device that cannot be opened or read for this may be lost, rather than in
-    /// use, refused or misconfigured.
-    pub const fn is_loss(self) -> bool {
-        matches!(
-            self,
-            Kind::Gone | Kind::Media | Kind::Other | Kind::Stream | Kind::Timeout
-        )
+    /// Whether a device that cannot be opened or read for this counts as absent, where others
+    /// have what it has. One that is in use is waited for.
+    pub const fn is_absence(self) -> bool {
+        !matches!(self, Kind::Busy)
     }
 }
 

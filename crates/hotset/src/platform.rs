@@ -90,6 +90,21 @@ impl UringPlatform {
             _behind: None,
         }
     }
+
+    /// What `read` finds in `state`, whose file system may be slow, or never answer.
+    async fn read_state<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Path) -> IoResult<T> + Send + 'static,
+    ) -> IoResult<T> {
+        let state = self.state.to_path_buf();
+        let reading = self.host.aside(move || read(&state));
+        let timer = self.local.env().timer;
+        timer.timeout(OPEN_MAX, reading).await.unwrap_or_else(|| {
+            let what = "does not answer; see to the file system of `state`";
+            let state = self.state.display().to_string();
+            Err(IoError::new(Kind::Timeout, what).on(state))
+        })?
+    }
 }
 
 impl Platform for UringPlatform {
@@ -170,12 +185,14 @@ impl Platform for UringPlatform {
         Ok((BoxDevice::new(disk), self.hold(target)))
     }
 
-    fn logs(&self) -> IoResult<Vec<LogWitness>> {
-        state::logs(&self.state)
+    async fn logs(&self) -> IoResult<Vec<LogWitness>> {
+        self.read_state(state::logs).await
     }
 
-    fn other_pools(&self, ours: &[&str]) -> IoResult<Vec<Remembered>> {
-        state::others(&self.state, ours)
+    async fn other_pools(&self, ours: &[&str]) -> IoResult<Vec<Remembered>> {
+        let ours: Vec<String> = ours.iter().map(|pool| (*pool).to_owned()).collect();
+        self.read_state(move |state| state::others(state, &ours))
+            .await
     }
 
     async fn identity(&self, place: &str) -> Identity {

@@ -87,6 +87,11 @@ pub enum Event {
     JournalLost {
         volume: Name,
     },
+    /// What is kept beside a pool or a log fails, and why, or is well again.
+    Witness {
+        file: String,
+        why: Option<String>,
+    },
     VolumeOwes {
         volume: Name,
         owed: Bytes,
@@ -197,25 +202,25 @@ impl fmt::Display for Event {
                 why,
             } => write!(
                 f,
-                "the log of volume {volume} goes without {device} ({why}). Dirty data goes to the \
+                "the log of volume {volume} goes without {device}: {why}. Dirty data goes to the \
                  origin, which answers later writes. Mend the device, or give another, and start \
                  again."
             ),
             Event::LogDeviceLost {
                 volume,
-                device,
                 why,
                 is_last: true,
-            } => write!(f, "the log of volume {volume} has lost {device} ({why})."),
+                ..
+            } => write!(f, "the log of volume {volume} has lost {why}"),
             Event::LogDeviceLost {
                 volume,
-                device,
                 why,
                 is_last: false,
+                ..
             } => write!(
                 f,
-                "the log of volume {volume} has lost {device} ({why}). Dirty data goes to the \
-                 origin, which answers later writes. Mend the device, and start again."
+                "the log of volume {volume} has lost {why}. Dirty data goes to the origin, which \
+                 answers later writes. Mend the device, and start again."
             ),
             Event::LogLost { volume } => write!(
                 f,
@@ -236,6 +241,17 @@ impl fmt::Display for Event {
                 "the journal of volume {volume} is lost: its origin gets what is owed in order from \
                  now on; mend it, and start again"
             ),
+            Event::Witness {
+                file,
+                why: Some(why),
+            } => write!(
+                f,
+                "{file} in `state` cannot be used ({why}). It is tried again; what has to be \
+                 recorded there waits."
+            ),
+            Event::Witness { file, why: None } => {
+                write!(f, "{file} in `state` can be used again")
+            }
             Event::VolumeOwes { volume, owed } => write!(
                 f,
                 "volume {volume} still owes its origin {owed}: its log keeps that for the next \

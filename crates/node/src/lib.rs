@@ -24,6 +24,7 @@ mod record;
 mod recover;
 mod report;
 mod sink;
+mod witness;
 
 pub use arrays::{Before, Devices, Lease, Source};
 pub use event::Event;

@@ -116,8 +116,8 @@ impl<P: Platform> Node<P> {
         platform: P,
         frontends: Frontends<P::Driver>,
     ) -> Result<Rc<Node<P>>, Refusal> {
-        refuse_claimed(config, &platform)?;
-        owing::refuse_owing(config, &platform)?;
+        refuse_claimed(config, &platform).await?;
+        owing::refuse_owing(config, &platform).await?;
         let mut pools = BTreeMap::new();
         let devices = Devices::new(config, platform.clone());
         for pool in &config.pools {
@@ -247,9 +247,9 @@ impl<P: Platform> Node<P> {
 
 /// Refuses volumes that a pool which is not in the configuration remembers: its
 /// lines would be stale when it comes back.
-fn refuse_claimed<P: Platform>(config: &Config, platform: &P) -> Result<(), Refusal> {
+async fn refuse_claimed<P: Platform>(config: &Config, platform: &P) -> Result<(), Refusal> {
     let ours: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
-    for other in platform.other_pools(&ours).map_err(refusal)? {
+    for other in platform.other_pools(&ours).await.map_err(refusal)? {
         let claimed = |v: &&config::Volume| other.volumes.iter().any(|n| n == v.name.as_str());
         if let Some(volume) = config.volumes.iter().find(claimed) {
             return Err(format!(

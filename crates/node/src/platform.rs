@@ -49,13 +49,13 @@ pub trait Platform: Clone + 'static {
     async fn witness(&self, pool: &Name) -> IoResult<(BoxDevice, Self::Hold)>;
 
     /// The pools that are remembered beside those called `ours`. `Err` if one cannot be read.
-    fn other_pools(&self, ours: &[&str]) -> IoResult<Vec<Remembered>>;
+    async fn other_pools(&self, ours: &[&str]) -> IoResult<Vec<Remembered>>;
 
     /// The file beside the log of a volume, made if it is missing, and for nobody else.
     async fn log_witness(&self, volume: &Name) -> IoResult<(BoxDevice, Self::Hold)>;
 
     /// The files beside all logs. `Err` if one cannot be read.
-    fn logs(&self) -> IoResult<Vec<LogWitness>>;
+    async fn logs(&self) -> IoResult<Vec<LogWitness>>;
 
     /// Who is behind `place`, a path or a URI.
     async fn identity(&self, place: &str) -> Identity;

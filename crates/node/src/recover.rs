@@ -166,27 +166,27 @@ async fn with<P: Platform>(
     let (name, env) = (&volume.name.value, platform.local().env());
     let mut copies = Vec::new();
     for (device, lease) in found.logs {
-        let superblock = match lease {
-            Ok(lease) => superblock_of(&lease.leaf, &env).await.map_err(said)?,
-            Err(_) => None,
+        let read = match lease {
+            Ok(lease) => superblock_of(&lease.leaf, &env).await.map_err(said),
+            Err(why) => Err(why.to_string()),
         };
-        let ours = superblock.filter(|superblock| superblock.volume == name.as_str());
-        copies.push((device, lease, ours));
+        let ours = |superblock: &LogSuperblock| superblock.volume == name.as_str();
+        copies.push((device, lease, read.map(|found| found.filter(ours))));
     }
     let mut witness = logs.iter().map(|log| &log.superblock);
     let witness = witness.find(|superblock| superblock.volume == name.as_str());
-    let ours = copies.iter().filter_map(|(.., ours)| ours.as_ref());
+    let ours = copies.iter().flat_map(|(.., read)| read.iter().flatten());
     let known = ours
         .chain(witness)
         .max_by_key(|superblock| superblock.sequence);
     let known = known.cloned();
     let identity = origin.identity.bytes();
-    let states = copies.iter().map(|(device, lease, ours)| {
-        let state = match (lease, ours, &known) {
-            (Err(why), ..) => CopyState::Absent(why.to_string()),
-            (Ok(_), Some(ours), Some(known)) if counts(ours, known) => CopyState::Current,
-            (Ok(_), Some(_), _) => CopyState::Stale,
-            (Ok(_), None, _) => CopyState::Nothing,
+    let states = copies.iter().map(|(device, _, read)| {
+        let state = match (read, &known) {
+            (Err(why), _) => CopyState::Absent(why.clone()),
+            (Ok(Some(ours)), Some(known)) if counts(ours, known) => CopyState::Current,
+            (Ok(Some(_)), _) => CopyState::Stale,
+            (Ok(None), _) => CopyState::Nothing,
         };
         ((*device).clone(), state)
     });
@@ -219,8 +219,8 @@ async fn with<P: Platform>(
     recovery.outcome = match (wish, target) {
         (Wish::Look, _) => Outcome::Looked,
         (Wish::Rewind, None) => {
-            for (_, lease, ours) in &copies {
-                if let (Ok(lease), Some(_)) = (lease, ours) {
+            for (_, lease, read) in &copies {
+                if let (Ok(lease), Ok(Some(_))) = (lease, read) {
                     blank(&lease.leaf, &env).await.map_err(said)?;
                 }
             }
@@ -229,11 +229,14 @@ async fn with<P: Platform>(
         (Wish::Rewind, Some(target)) => rewind_to(found, &recovery, target).await?,
         (Wish::Keep, _) => {
             let look = look.map_err(|why| format!("nothing can be carried out: {why}"))?;
-            // One that somebody else has, or that is refused to us, is not away.
+            // One that somebody else has is not away.
             let mut all = found.logs.iter().chain(found.journal);
-            if let Some(why) = all
-                .find_map(|(_, lease)| lease.as_ref().err().filter(|error| !error.kind().is_loss()))
-            {
+            if let Some(why) = all.find_map(|(_, lease)| {
+                lease
+                    .as_ref()
+                    .err()
+                    .filter(|error| !error.kind().is_absence())
+            }) {
                 return Err(why.to_string());
             }
             match target {

@@ -5,7 +5,9 @@
 //!     a path is busy ⟺ somebody holds it, or what was asked for there has not ended
 //!     a disk is present to who holds it ⟺ it was not unplugged since it was opened
 
-use block::{BoxDevice, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors, TargetId};
+use block::{
+    BoxDevice, Device as _, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors, TargetId,
+};
 use control::address::NbdUri;
 use control::config::{self, Config, Name};
 use layout::{
@@ -244,6 +246,15 @@ impl SimPlatform {
     pub fn new(machine: Rc<Machine>, local: Local<SimDriver>) -> SimPlatform {
         SimPlatform { machine, local }
     }
+
+    /// The file behind `target`, once nothing is in flight to it.
+    fn beside(&self, target: TargetId) -> IoResult<(BoxDevice, Hold)> {
+        let disk = self.local.disk(target)?;
+        match self.local.in_flight(target) {
+            0 => Ok((BoxDevice::new(disk), Hold(None))),
+            _ => Err(disk.geometry().error(Kind::Busy, "is in use")),
+        }
+    }
 }
 
 /// A path that nobody else can open, until dropped; or nothing.
@@ -307,15 +318,15 @@ impl Platform for SimPlatform {
 
     async fn witness(&self, pool: &Name) -> IoResult<(BoxDevice, Hold)> {
         let (target, _) = self.machine.witnesses[pool.as_str()];
-        Ok((BoxDevice::new(self.local.disk(target)?), Hold(None)))
+        self.beside(target)
     }
 
     async fn log_witness(&self, volume: &Name) -> IoResult<(BoxDevice, Hold)> {
         let (target, _) = self.machine.logs[volume.as_str()];
-        Ok((BoxDevice::new(self.local.disk(target)?), Hold(None)))
+        self.beside(target)
     }
 
-    fn logs(&self) -> IoResult<Vec<LogWitness>> {
+    async fn logs(&self) -> IoResult<Vec<LogWitness>> {
         let logs = self.machine.logs.iter();
         let found = logs.filter_map(|(volume, (_, medium))| {
             let mut bytes = vec![0; LOG_WITNESS_BYTES as usize];
@@ -330,7 +341,7 @@ impl Platform for SimPlatform {
         Ok(found.collect())
     }
 
-    fn other_pools(&self, ours: &[&str]) -> IoResult<Vec<Remembered>> {
+    async fn other_pools(&self, ours: &[&str]) -> IoResult<Vec<Remembered>> {
         let others = self.machine.witnesses.iter();
         let others = others.filter(|(pool, _)| !ours.contains(&pool.as_str()));
         let remembered = others.filter_map(|(pool, (_, medium))| {

@@ -29,7 +29,7 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// Reads nothing. `Err`: a device is not this pool's, or was cut short.
+    /// Reads nothing. `Err`: a device is not this pool's.
     pub fn on<P: Device>(
         given: &[Given<P>],
         witness: Option<&Superblock>,
@@ -48,17 +48,11 @@ impl Verdict {
             .max()
             .unwrap_or(0);
         let mut memberships = Vec::new();
-        for (given, superblock) in given.iter().zip(superblocks.clone()) {
+        for superblock in superblocks.clone() {
             memberships.push(match superblock.filter(ours) {
                 None => Membership::New,
                 Some(_) if durability.cold => Membership::Stale(STALE_COLD),
-                Some(superblock) => membership(
-                    superblock.clone(),
-                    witness,
-                    epoch,
-                    line_blocks,
-                    &given.device,
-                )?,
+                Some(superblock) => membership(superblock.clone(), witness, epoch, line_blocks),
             });
         }
         let current = |uuid: Uuid| {
@@ -113,7 +107,7 @@ fn pool_of<P: Device>(
     {
         let remedy = format!(
             "to use it here all the same, and lose that, run `hotset pool format --yes {}`",
-            device.device.geometry().name
+            command_name(&device.device)
         );
         let superblock = match superblock {
             Ok(superblock) => superblock,
@@ -147,30 +141,19 @@ fn pool_of<P: Device>(
 }
 
 /// What a device with this superblock is to the pool.
-fn membership<P: Device>(
+fn membership(
     superblock: Superblock,
     witness: Option<&Superblock>,
     epoch: u64,
     line_blocks: u32,
-    device: &PoolDevice<P>,
-) -> IoResult<Membership> {
-    let blocks = device.extent.len.0 / BLOCK_SECTORS;
-    if superblock.blocks > blocks {
-        let what = format!(
-            "it was cut short, from {} to {blocks} blocks of 4 KiB: restore its size, or run \
-             `hotset pool format --yes {}`",
-            superblock.blocks,
-            device.device.geometry().name
-        );
-        return refuse(&device.device, what);
-    }
+) -> Membership {
     let is_member = |superblock: &Superblock, witness: &Superblock| {
         witness
             .members
             .iter()
             .any(|member| member.device == superblock.device)
     };
-    Ok(match witness {
+    match witness {
         None => Membership::Stale(STALE_WITNESS),
         Some(_) if superblock.epoch < epoch => Membership::Stale(STALE_EPOCH),
         // Nothing is written to a volume before the witness has the members. One that it
@@ -183,7 +166,31 @@ fn membership<P: Device>(
             Membership::Stale(STALE_LINES)
         }
         Some(_) => Membership::Current(Box::new(superblock)),
-    })
+    }
+}
+
+/// Why a device cannot be used, though it may be this pool's.
+pub(super) fn unusable<P: Device>(given: &Given<P>, overwrite: bool) -> Option<String> {
+    let (device, name) = (&given.device, command_name(&given.device.device));
+    let blocks = device.extent.len.0 / BLOCK_SECTORS;
+    match &given.superblock {
+        Ok(superblock) if superblock.blocks > blocks => Some(format!(
+            "it was cut short, from {} to {blocks} blocks of 4 KiB: restore its size, or run \
+             `hotset pool format --yes {name}`",
+            superblock.blocks,
+        )),
+        Err(error @ SuperblockError::Damaged(_)) if !overwrite => Some(format!(
+            "{error}: mend the device, or run `hotset pool format --yes {name}`"
+        )),
+        _ => None,
+    }
+}
+
+/// What commands call a device: what it is called may have its place after that.
+pub(super) fn command_name(device: &impl Device) -> String {
+    let name = &device.geometry().name;
+    let name = name.split_once(" (").map_or(&**name, |(name, _)| name);
+    name.to_owned()
 }
 
 pub(super) fn refuse<T>(device: &impl Device, what: String) -> IoResult<T> {

@@ -1,6 +1,6 @@
 //! Opening a pool: what each device is to it, and what becomes of it.
 //!
-//! A device that answers nothing, or fails, counts as absent.
+//! A device that answers nothing, fails, is damaged or was cut short counts as absent.
 //!
 //! A device is *current* if it belongs to this pool, has the greatest epoch that
 //! any device or the witness knows, the witness counts it as a member, and its superblock
@@ -15,7 +15,7 @@
 use super::bitmap::{keep_marked, write_image};
 use super::durability::Durability;
 use super::io::{READ_MAX, readable};
-use super::membership::{Given, Membership, Verdict, refuse};
+use super::membership::{Given, Membership, Verdict, command_name, refuse, unusable};
 use super::store::NewStore;
 use super::superblocks::{WITNESS_SECTORS, claim, write_superblocks};
 use super::{Durable, PoolState};
@@ -160,9 +160,9 @@ impl<P: Device> Cache<P> {
     /// Opens the pool that `durability` names, on `devices`, and brings back the
     /// lines that can be trusted, while it serves. See [`Cache::close`].
     ///
-    /// Devices that cannot be read are left out; [`Opened::absent`] names them. Fails,
-    /// having written nothing, if one holds what is not this pool's (unless that is to be
-    /// overwritten) or metadata of another version.
+    /// Devices that cannot be read, or were cut short, are left out; [`Opened::absent`] names
+    /// them. Fails, having written nothing, if one holds what is not this pool's (unless that is
+    /// to be overwritten) or metadata of another version.
     pub async fn open(
         config: Config,
         policy: Box<dyn Policy>,
@@ -188,18 +188,22 @@ impl<P: Device> Cache<P> {
                     device,
                     superblock,
                 }),
-                Err(error) if error.kind().is_loss() => absent.push((at, error.to_string())),
-                Err(error) => return Err(error),
+                Err(error) if error.kind() == Kind::Busy => return Err(error),
+                Err(error) => absent.push((at, error.to_string())),
             }
         }
+        given.retain(|given| match unusable(given, durability.overwrite) {
+            None => true,
+            Some(why) => {
+                absent.push((given.at, why));
+                false
+            }
+        });
         let (verdict, bitmap) = loop {
             let verdict = Verdict::on(&given, witness.as_ref(), &durability, line_blocks)?;
             match bitmaps_of(&given, &verdict, &env).await {
                 Ok(bitmap) => break (verdict, bitmap),
-                Err((nth, error)) if error.kind().is_loss() => {
-                    absent.push((given.remove(nth).at, error.to_string()));
-                }
-                Err((_, error)) => return Err(error),
+                Err((nth, error)) => absent.push((given.remove(nth).at, error.to_string())),
             }
         };
         let as_before = witness.is_some() && verdict.is_as_before();
@@ -324,7 +328,7 @@ impl<P: Device> Cache<P> {
         let superblock = probe(&device.device, device.extent, &core.env).await?;
         let format = format!(
             "to use it here all the same, and lose that, run `hotset pool format --yes {}`",
-            device.device.geometry().name
+            command_name(&device.device)
         );
         match superblock {
             Err(SuperblockError::Blank) => {}

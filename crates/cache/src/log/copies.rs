@@ -72,6 +72,11 @@ impl<P: Device> Copies<P> {
         self.areas[copy].as_ref().is_some_and(|area| area.trusted)
     }
 
+    /// Whether a copy takes part that was trusted when the log was opened.
+    pub(super) fn has_all(&self, copy: usize) -> bool {
+        self.is_online(copy) && self.is_trusted(copy)
+    }
+
     /// Those that take part.
     pub(super) fn online(&self) -> impl Iterator<Item = usize> {
         (0..2).filter(|copy| self.is_online(*copy))

@@ -121,6 +121,10 @@ impl<P: Device + Clone + 'static> Ledger<P> {
         let mut areas = [None, None];
         let mut devices = [None, None];
         for (at, (candidate, seen)) in found.into_iter().enumerate() {
+            if let Some(why) = &chosen.without[at] {
+                absent.push((candidate.name, why.clone()));
+                continue;
+            }
             let (Ok(device), false) = (candidate.device, matches!(seen, Found::Absent(_))) else {
                 continue;
             };

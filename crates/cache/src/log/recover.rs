@@ -43,7 +43,16 @@ impl<P: Device> WriteBack<P> {
         let scan = {
             let _under = stages.enter(Stage::Scan);
             let (pool, log) = (config.pool, config.log);
-            scan(&Ours { pool, log }, &copies, &env).await?
+            let ours = Ours { pool, log };
+            loop {
+                match scan(&ours, &copies, &env).await {
+                    Ok(scan) => break scan,
+                    Err((copy, error)) if copies.has_all(1 - copy) => {
+                        copies.standing.lose(copy, error);
+                    }
+                    Err((_, error)) => return Err(error),
+                }
+            }
         };
         let written_at = scan.records.values().map(|found| found.record.written_at);
         // A clock that was set back would make what is owed younger.
@@ -282,8 +291,14 @@ impl<P: Device> Inner<P> {
                 let at = slot * SEGMENT_BLOCKS + part.offset;
                 let buf = self.env.pool.take(part.blocks as usize * BLOCK_BYTES);
                 let (buf, read) = self.copies.read(1 - copy, at, buf).await;
-                read?;
-                self.copies.write_one(copy, at, buf.share()).await;
+                match read {
+                    Ok(()) => self.copies.write_one(copy, at, buf.share()).await,
+                    // It had nothing that counts; the log goes on without.
+                    Err(error) if !self.copies.has_all(copy) => {
+                        self.copies.standing.lose(copy, error);
+                    }
+                    Err(error) => return Err(error),
+                }
             }
         }
         // It would count at another opening that can read it.

@@ -15,7 +15,7 @@
 //! away may have the header of a segment that the log has gone on without.
 
 use super::copies::Copies;
-use block::{Buf, Device, Env, IoResult, Kind};
+use block::{Buf, Device, Env, IoError, Kind};
 use futures_util::future::join_all;
 use layout::{BLOCK_BYTES, Record, SEGMENT_BLOCKS, Segment, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,13 +69,17 @@ pub(super) struct Scan {
     fences: BTreeMap<u32, u64>,
 }
 
-/// Reads what there is of the log.
-pub(super) async fn scan<P: Device>(ours: &Ours, copies: &Copies<P>, env: &Env) -> IoResult<Scan> {
+/// A copy that does not answer, or fails as a whole, and how.
+pub(super) type Unread<T> = Result<T, (usize, IoError)>;
+
+/// Reads what there is of the log, on the copies that take part.
+pub(super) async fn scan<P: Device>(ours: &Ours, copies: &Copies<P>, env: &Env) -> Unread<Scan> {
     let mut scan = Scan::default();
     let area = |copy: usize| copies.areas[copy].as_ref();
-    let there: Vec<usize> = (0..2).filter(|copy| area(*copy).is_some()).collect();
+    let there: Vec<usize> = copies.online().collect();
     let is_trusted = |copy: usize| area(copy).is_some_and(|area| area.trusted);
-    let trusted: Vec<usize> = (0..2).filter(|copy| is_trusted(*copy)).collect();
+    let trusted = there.iter().copied().filter(|copy| is_trusted(*copy));
+    let trusted: Vec<usize> = trusted.collect();
     let slots: Vec<u32> = (0..copies.segments()).collect();
     for slots in slots.chunks(HEADERS_AT_ONCE) {
         let works = slots.iter();
@@ -111,13 +115,13 @@ async fn read_headers<P: Device>(
     env: &Env,
     there: &[usize],
     slot: u32,
-) -> IoResult<Vec<Option<Buf>>> {
+) -> Unread<Vec<Option<Buf>>> {
     let header = async |copy: &usize| {
         let buf = env.pool.take(BLOCK_BYTES);
         match copies.read(*copy, slot * SEGMENT_BLOCKS, buf).await {
             (buf, Ok(())) => Ok(Some(buf)),
             (_, Err(error)) if error.kind() == Kind::Media => Ok(None),
-            (_, Err(error)) => Err(error),
+            (_, Err(error)) => Err((*copy, error)),
         }
     };
     let headers = join_all(there.iter().map(header)).await;
@@ -129,11 +133,11 @@ async fn read_whole<P: Device>(
     copies: &Copies<P>,
     trusted: &[usize],
     slot: u32,
-) -> IoResult<[Option<Vec<u8>>; 2]> {
+) -> Unread<[Option<Vec<u8>>; 2]> {
     let mut segments = [None, None];
     let whole = trusted.iter().map(|copy| copies.read_segment(*copy, slot));
     for (copy, read) in trusted.iter().zip(join_all(whole).await) {
-        segments[*copy] = Some(read?);
+        segments[*copy] = Some(read.map_err(|error| (*copy, error))?);
     }
     Ok(segments)
 }

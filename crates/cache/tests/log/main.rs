@@ -8,6 +8,7 @@ mod opening;
 mod rig;
 mod standing;
 mod summary;
+mod unusable;
 
 use block::{Content, Device, Extent, Fua, Kind, Lba, Nanos, Sectors};
 use cache::log::Area;

@@ -96,6 +96,37 @@ fn so_is_one_that_fails_what_it_is_asked() {
 }
 
 #[test]
+fn so_is_one_whose_superblocks_cannot_be_read() {
+    for kind in [Kind::Media, Kind::ReadOnly, Kind::Invalid] {
+        let mut place = filled(6);
+        befalls(&mut place, Ops::Reads, Effect::Fail(kind));
+        goes_on_without(place, false);
+    }
+}
+
+#[test]
+fn so_is_one_that_was_cut_short() {
+    let mut place = filled(7);
+    let first = place.pool[0];
+    let whole = place.sim.world().geometry(first).unwrap().sectors;
+    for left in [Sectors::from_mib(7), Sectors(8)] {
+        place.sim.world_mut().reshape(first, left, Sectors(1));
+        run(&mut place, |rig| async move {
+            let absent = &rig.opened.absent;
+            assert_eq!((absent.len(), absent[0].0), (1, 0), "{absent:?}");
+            rig.cache.warmed().await;
+            rig.agrees().await;
+            end(&rig).await;
+        });
+    }
+    place.sim.world_mut().reshape(first, whole, Sectors(1));
+    run(&mut place, |rig| async move {
+        assert_eq!(rig.opened.absent, []);
+        rig.agrees().await;
+    });
+}
+
+#[test]
 fn so_is_one_that_falls_silent_after_its_superblocks_were_read() {
     let mut place = filled(3);
     let areas = layout::Plan::new(Sectors::from_mib(8), LINE as u32 / 8);

@@ -77,7 +77,7 @@ pub fn run(file: &Path, volume: &str, options: Options) -> Result<(), Failure> {
     let name = found.name.value.clone();
     let gives_up = wish == Wish::Rewind && options.to.is_none();
     let (text, witness) = alone(&config, async move |devices, platform| {
-        let logs = platform.logs().map_err(|error| error.to_string())?;
+        let logs = platform.logs().await.map_err(|error| error.to_string())?;
         let recovered = match &options.to {
             None => node::recover(devices, platform, &found, &logs, wish, None).await?,
             Some(path) => {

@@ -37,8 +37,7 @@ fn cannot(path: &Path, cause: std::io::Error) -> IoError {
     error.because(cause)
 }
 
-/// Makes the file beside a pool if it is missing, written out in full so that a
-/// disk that fills up later does not matter, and opens it.
+/// Makes the file beside a pool if it is missing, and opens it.
 pub async fn witness(
     state: &Path,
     pool: &str,
@@ -46,8 +45,12 @@ pub async fn witness(
     local: &Local<UringDriver>,
 ) -> IoResult<(TargetId, Disk<UringDriver>)> {
     let path = file_of(state, pool);
+    let is_ours = |bytes: &[u8]| Superblock::decode(bytes).is_ok();
     let whole = (2 * SUPERBLOCK_BYTES) as u64;
-    open(state, &path, whole, host, local).await
+    let (state, file) = (state.to_owned(), path.clone());
+    host.aside(move || make(&state, &file, whole, is_ours))
+        .await??;
+    open(&path, host, local).await
 }
 
 /// The same beside the log of a volume.
@@ -58,33 +61,49 @@ pub async fn log_witness(
     local: &Local<UringDriver>,
 ) -> IoResult<(TargetId, Disk<UringDriver>)> {
     let path = state.join(format!("{volume}.{LOG_SUFFIX}"));
-    open(state, &path, LOG_WITNESS_BYTES, host, local).await
+    let is_ours = |bytes: &[u8]| LogSuperblock::decode(&bytes[..BLOCK_BYTES]).is_ok();
+    let (state, file) = (state.to_owned(), path.clone());
+    host.aside(move || make(&state, &file, LOG_WITNESS_BYTES, is_ours))
+        .await??;
+    open(&path, host, local).await
 }
 
-/// Opens a file of `whole` bytes, made if it is missing.
+/// Makes a file of `whole` bytes if it is missing or was cut short. It is there as a whole or as
+/// it was, whenever the disk is full or the power goes.
+fn make(state: &Path, path: &Path, whole: u64, is_ours: fn(&[u8]) -> bool) -> IoResult {
+    refuse_own(state)?;
+    fs::create_dir_all(state).map_err(|cause| cannot(state, cause))?;
+    let mut bytes = match fs::metadata(path) {
+        Ok(file) if file.len() >= whole => return Ok(()),
+        Ok(_) => contents(path)?,
+        Err(cause) if cause.kind() == ErrorKind::NotFound => Vec::new(),
+        Err(cause) => return Err(cannot(path, cause)),
+    };
+    bytes.resize(whole as usize, 0);
+    if bytes.iter().any(|byte| *byte != 0) && !is_ours(&bytes) {
+        let what = "is somebody else's, or was cut short; move it away";
+        return Err(IoError::new(Kind::Invalid, what).on(path.display().to_string()));
+    }
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let fill = || {
+        let mut file = File::create(&beside)?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        fs::rename(&beside, path)?;
+        File::open(state)?.sync_all()
+    };
+    fill().map_err(|cause| {
+        let _ = fs::remove_file(&beside);
+        cannot(path, cause)
+    })
+}
+
 async fn open(
-    state: &Path,
     path: &Path,
-    whole: u64,
     host: &Uring,
     local: &Local<UringDriver>,
 ) -> IoResult<(TargetId, Disk<UringDriver>)> {
-    let place = state.to_owned();
-    host.aside(move || refuse_own(&place)).await??;
-    fs::create_dir_all(state).map_err(|cause| cannot(state, cause))?;
-    let length = fs::metadata(path).map_or(0, |file| file.len());
-    if length < whole {
-        let fill = || {
-            let mut file = fs::OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(path)?;
-            file.write_all(&vec![0; (whole - length) as usize])?;
-            file.sync_all()?;
-            File::open(state)?.sync_all()
-        };
-        fill().map_err(|cause| cannot(path, cause))?;
-    }
     let options = DiskOptions {
         buffered: true,
         read_only: false,
@@ -125,22 +144,26 @@ fn contents(path: &Path) -> IoResult<Vec<u8>> {
 }
 
 /// What the files beside all logs say. One that says nothing is that of a log that was never
-/// begun.
+/// begun; one of another length and without a superblock is somebody else's.
 pub fn logs(state: &Path) -> IoResult<Vec<LogWitness>> {
     let mut found = Vec::new();
     for file in files(state, LOG_SUFFIX)? {
-        let bytes = contents(&file)?;
-        let blocks = [
-            bytes.get(..BLOCK_BYTES),
-            bytes.get(BLOCK_BYTES..2 * BLOCK_BYTES),
-        ];
-        match LogSuperblock::newest(blocks) {
+        if file.is_dir() {
+            continue;
+        }
+        let mut bytes = contents(&file)?;
+        let is_whole = bytes.len() as u64 == LOG_WITNESS_BYTES;
+        bytes.resize(LOG_WITNESS_BYTES as usize, 0);
+        let (first, second) = bytes.split_at(BLOCK_BYTES);
+        match LogSuperblock::newest([Some(first), Some(second)]) {
             Ok(superblock) => found.push(LogWitness { file, superblock }),
             Err(SuperblockError::Blank) => {}
+            Err(SuperblockError::Foreign(_)) if !is_whole => {}
             Err(error) => {
                 let what = format!(
-                    "what a write-back volume owes its origin cannot be read: {error}; if both \
-                     devices of its log are there, which say the same, remove it"
+                    "it may say what a write-back volume owes its origin, and cannot be read: \
+                     {error}; if both devices of its log are there, which say the same, or it is \
+                     not hotset's, move it away"
                 );
                 return Err(IoError::new(Kind::Corrupt, what).on(file.display().to_string()));
             }
@@ -151,11 +174,11 @@ pub fn logs(state: &Path) -> IoResult<Vec<LogWitness>> {
 
 /// Pools of other configurations that remember volumes. `Err` if there may be some that
 /// cannot be read.
-pub fn others(state: &Path, ours: &[&str]) -> IoResult<Vec<Remembered>> {
+pub fn others(state: &Path, ours: &[String]) -> IoResult<Vec<Remembered>> {
     let mut found = Vec::new();
     for path in files(state, SUFFIX)? {
         let stem = path.file_stem().and_then(|stem| stem.to_str());
-        let ours = stem.is_some_and(|stem| ours.contains(&stem));
+        let ours = stem.is_some_and(|stem| ours.iter().any(|pool| pool == stem));
         if ours {
             continue;
         }
@@ -191,12 +214,79 @@ fn unidentified(path: &Path, cause: std::io::Error) -> IoError {
 mod tests {
     use super::*;
 
+    fn superblock() -> LogSuperblock {
+        LogSuperblock {
+            copy: None,
+            owes: true,
+            mask: [true; 2],
+            log: layout::Uuid(7),
+            sequence: 3,
+            epoch: 0,
+            incarnation: 1,
+            segments: 8,
+            sectors: 2048,
+            opened_at: 1,
+            volume: "db".into(),
+            devices: ["log0".into(), "log1".into()],
+            host: "h".into(),
+            identity: vec![1],
+            journal: None,
+        }
+    }
+
+    #[test]
+    fn files_of_others_in_state_are_no_logs() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |name: &str, bytes: &[u8]| fs::write(dir.path().join(name), bytes).unwrap();
+        put("hotset.log", b"Nov 27 12:00:00 started\n");
+        put("empty.log", b"");
+        put("long.log", &vec![b'x'; 3 * BLOCK_BYTES]);
+        put("blank.log", &vec![0; LOG_WITNESS_BYTES as usize]);
+        fs::create_dir(dir.path().join("old.log")).unwrap();
+        assert!(logs(dir.path()).unwrap().is_empty());
+        let mut block = vec![0; BLOCK_BYTES];
+        superblock().encode(&mut block);
+        put("db.log", &block);
+        let found = logs(dir.path()).unwrap();
+        assert_eq!((found.len(), &*found[0].superblock.volume), (1, "db"));
+        // Of ours, what cannot be read is not passed over.
+        block[100] ^= 1;
+        block.resize(2 * BLOCK_BYTES, 0xff);
+        put("db.log", &block);
+        let error = logs(dir.path()).err().unwrap().to_string();
+        assert!(error.contains("db.log"), "{error}");
+    }
+
+    #[test]
+    fn a_file_is_made_as_a_whole_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("db.log");
+        let is_ours = |bytes: &[u8]| LogSuperblock::decode(&bytes[..BLOCK_BYTES]).is_ok();
+        let make = || make(dir.path(), &path, LOG_WITNESS_BYTES, is_ours);
+        make().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), vec![0; 2 * BLOCK_BYTES]);
+        // One that was begun by a former version is completed; one of ours keeps what it says.
+        fs::write(&path, b"").unwrap();
+        make().unwrap();
+        let mut block = vec![0; BLOCK_BYTES];
+        superblock().encode(&mut block);
+        fs::write(&path, &block).unwrap();
+        make().unwrap();
+        assert!(fs::read(&path).unwrap().starts_with(&block));
+        fs::write(&path, b"somebody's").unwrap();
+        let refused = make().unwrap_err().to_string();
+        assert!(refused.contains("move it away"), "{refused}");
+        assert_eq!(fs::read(&path).unwrap(), b"somebody's");
+        let names = fs::read_dir(dir.path()).unwrap().count();
+        assert_eq!(names, 1, "nothing is left beside it");
+    }
+
     #[test]
     fn a_pool_of_another_configuration_that_cannot_be_read_is_not_passed_over() {
         let dir = tempfile::tempdir().unwrap();
         assert!(others(&dir.path().join("none"), &[]).unwrap().is_empty());
         fs::create_dir(dir.path().join("other.pool")).unwrap();
-        assert!(others(dir.path(), &["other"]).unwrap().is_empty());
+        assert!(others(dir.path(), &["other".into()]).unwrap().is_empty());
         let error = others(dir.path(), &[]).err().unwrap().to_string();
         assert!(error.contains("other.pool"), "{error}");
     }

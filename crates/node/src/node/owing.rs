@@ -5,8 +5,11 @@ use crate::platform::Platform;
 use control::config::{Config, VolumeMode};
 
 /// Refuses a configuration that does not serve by its log what may owe something.
-pub(super) fn refuse_owing<P: Platform>(config: &Config, platform: &P) -> Result<(), Refusal> {
-    for log in platform.logs().map_err(refusal)? {
+pub(super) async fn refuse_owing<P: Platform>(
+    config: &Config,
+    platform: &P,
+) -> Result<(), Refusal> {
+    for log in platform.logs().await.map_err(refusal)? {
         let superblock = &log.superblock;
         let volume = config
             .volumes

@@ -8,6 +8,7 @@ use crate::event::Event;
 use crate::leaf::Leaf;
 use crate::place::Role;
 use crate::platform::Platform;
+use crate::witness::{self, Beside};
 use block::Driver;
 use cache::{Cache, DeviceId, Durability, Found, PoolDevice};
 use control::config::{self, Name};
@@ -46,7 +47,8 @@ impl<D: Driver> Pool<D> {
     ) -> Result<Pool<D>, Refusal> {
         let platform = &all.platform;
         let (name, env) = (&pool.name.value, platform.local().env());
-        let (witness, hold) = platform.witness(name).await.map_err(refusal)?;
+        let witness = witness::open(platform, Beside::Pool(name.clone())).await;
+        let (witness, hold) = witness.map_err(refusal)?;
         let uuids = platform.clone();
         let durability = Durability {
             label: name.to_string(),
@@ -63,7 +65,7 @@ impl<D: Driver> Pool<D> {
                 Ok(lease) => lease,
                 Err(error)
                     if may_lack
-                        && (matches!(device, Source::Array(_)) || error.kind().is_loss()) =>
+                        && (matches!(device, Source::Array(_)) || error.kind().is_absence()) =>
                 {
                     platform.event(Event::PoolDeviceAbsent {
                         pool: name.clone(),

@@ -17,6 +17,7 @@ use crate::leaf::Leaf;
 use crate::log::{Copy, Log, journal_of, patience, wanted};
 use crate::place::{Opened, Role};
 use crate::platform::Platform;
+use crate::witness::{self, Beside};
 use block::{BoxDevice, Extent, Nanos, Sectors, WithDeadline};
 use cache::log::{Candidate, Ledger, Witness};
 use control::config::{self, Bytes, Name, VolumeMode};
@@ -59,7 +60,7 @@ impl<P: Platform> Node<P> {
             let source = self.known(name)?;
             match self.devices.open(&source, Role::Log).await {
                 Ok(lease) => devices.push((name.clone(), Ok(lease))),
-                Err(error) if error.kind().is_loss() => {
+                Err(error) if error.kind().is_absence() => {
                     devices.push((name.clone(), Err(error.to_string())));
                 }
                 Err(error) => {
@@ -111,7 +112,8 @@ impl<P: Platform> Node<P> {
                 journal.name, copy.name, copy.domain
             ));
         }
-        let (witness, hold) = platform.log_witness(name).await.map_err(refusal)?;
+        let witness = witness::open(platform, Beside::Log(name.clone())).await;
+        let (witness, hold) = witness.map_err(refusal)?;
         let wanted = wanted(platform, volume, size, &origin.identity, false);
         let witness = Witness::Kept(witness);
         let found = Ledger::open(wanted, env, witness, candidates, journal).await;
@@ -313,7 +315,7 @@ impl<P: Platform> Node<P> {
         };
         // What the origin has not ended is in the log.
         let _ = timer.timeout(self.grace.get(), close).await;
-        if !rested {
+        if !rested && !log.engine().is_drained() {
             self.platform.event(Event::VolumeOwes {
                 volume: name.clone(),
                 owed: Bytes(log.engine().status().dirty_bytes),

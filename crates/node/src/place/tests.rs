@@ -50,7 +50,7 @@ impl Platform for Bare {
         none()
     }
 
-    fn other_pools(&self, _: &[&str]) -> IoResult<Vec<Remembered>> {
+    async fn other_pools(&self, _: &[&str]) -> IoResult<Vec<Remembered>> {
         none()
     }
 
@@ -58,7 +58,7 @@ impl Platform for Bare {
         none()
     }
 
-    fn logs(&self) -> IoResult<Vec<LogWitness>> {
+    async fn logs(&self) -> IoResult<Vec<LogWitness>> {
         none()
     }
 

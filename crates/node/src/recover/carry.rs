@@ -11,6 +11,7 @@ use crate::log::{Copy, Log, engine, journal_of, patience, wanted};
 use crate::node::{Absent, Pool, changed};
 use crate::place::Role;
 use crate::platform::Platform;
+use crate::witness::{self, Beside};
 use block::{
     BoxDevice, Device, Driver, Env, Fua, IoError, IoResult, Lba, Nanos, Sectors, WithDeadline,
 };
@@ -143,7 +144,7 @@ pub(super) async fn forget<P: Platform>(
 pub(super) async fn keep<P: Platform>(found: &Found<'_, P>) -> Result<Bytes, String> {
     let (platform, env) = (found.platform, found.platform.local().env());
     let volume = found.volume;
-    let witness = platform.log_witness(&volume.name.value).await;
+    let witness = witness::open(platform, Beside::Log(volume.name.value.clone())).await;
     let (witness, hold) = witness.map_err(said)?;
     let (copies, journal) = candidates(found);
     let identity = &found.origin.identity;

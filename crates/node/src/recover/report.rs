@@ -40,7 +40,7 @@ impl Recovery {
         let volume = &self.volume;
         for (name, state) in &self.copies {
             match state {
-                CopyState::Absent(why) => writeln!(f, "{name}: away: {why}")?,
+                CopyState::Absent(why) => writeln!(f, "{name}: cannot be used: {why}")?,
                 CopyState::Nothing => writeln!(f, "{name}: nothing of the log of {volume}")?,
                 CopyState::Stale => writeln!(f, "{name}: a copy that has been overtaken")?,
                 CopyState::Current => writeln!(f, "{name}: a copy that counts")?,
@@ -51,7 +51,7 @@ impl Recovery {
             return Ok(());
         };
         match state {
-            JournalState::Absent(why) => writeln!(f, "{name}: away: {why}"),
+            JournalState::Absent(why) => writeln!(f, "{name}: cannot be used: {why}"),
             JournalState::Nothing => writeln!(f, "{name}: no journal of {volume}"),
             JournalState::Void => writeln!(f, "{name}: a journal that was given up"),
             JournalState::Done => writeln!(f, "{name}: a journal with nothing to replay"),

@@ -224,7 +224,9 @@ async fn live(outside: Outside, local: Local<SimDriver>, life: u64, end: End, aw
             }
             drop(client);
             node.stop().await.expect("its origin is there");
-            let owes = platform.logs().expect("it can be read")[0].superblock.owes;
+            let owes = platform.logs().await.expect("it can be read")[0]
+                .superblock
+                .owes;
             assert!(
                 !owes,
                 "seed {}: an end in order leaves it owing",

@@ -53,9 +53,71 @@ pub(super) struct Chosen {
     pub(super) is_new: bool,
     /// Why it would be refused, had the operator not asked for it.
     pub(super) doubts: Vec<String>,
+    /// Devices that the log goes without, and why: nothing is written to them.
+    pub(super) without: [Option<String>; 2],
 }
 
+/// A device that cannot be used counts as absent if the other has everything.
 pub(super) fn choose(
+    wanted: &Wanted,
+    witness: Option<&LogSuperblock>,
+    names: &[String; 2],
+    found: [&Found; 2],
+) -> Result<Chosen, String> {
+    let faults = [0, 1].map(|copy| fault(wanted, &names[copy], found[copy]));
+    let absent = faults.clone().map(|why| why.map(Found::Absent));
+    let usable = [0, 1].map(|copy| absent[copy].as_ref().unwrap_or(found[copy]));
+    let chosen = among(wanted, witness, names, usable);
+    match (chosen, faults.iter().flatten().next()) {
+        (Ok(chosen), Some(why)) if chosen.is_new => Err(why.clone()),
+        (Err(_), Some(why)) => Err(why.clone()),
+        (Ok(mut chosen), _) => {
+            for (without, why) in chosen.without.iter_mut().zip(faults) {
+                *without = without.take().or(why);
+            }
+            Ok(chosen)
+        }
+        (refused, None) => refused,
+    }
+}
+
+/// Why a device cannot have a copy, whatever is on the other.
+fn fault(wanted: &Wanted, name: &str, found: &Found) -> Option<String> {
+    let volume = &wanted.volume;
+    match found {
+        Found::Other(what) => Some(format!(
+            "{name} {what}: it cannot have the log of {volume}; give another device, or lose \
+             that with `hotset pool format --yes`"
+        )),
+        Found::Log { superblock, .. } if superblock.volume != *volume => {
+            let remedy = match superblock.owes {
+                true => "give each volume its own devices".into(),
+                false => format!(
+                    "give each volume its own devices, or, if {volume} was renamed, blank both \
+                     with `hotset pool format --yes`: the log owes nothing"
+                ),
+            };
+            Some(format!(
+                "{name} has the log of volume {}; {remedy}",
+                superblock.volume
+            ))
+        }
+        Found::Log { superblock, room } => too_small(volume, name, *room, superblock.segments),
+        Found::Absent(_) | Found::Blank { .. } => None,
+    }
+}
+
+fn too_small(volume: &str, name: &str, room: u32, segments: u32) -> Option<String> {
+    (room < segments).then(|| {
+        format!(
+            "{name} has room for {room} MiB of the log of {volume}, which has {segments} MiB; \
+             give it a device that is as large"
+        )
+    })
+}
+
+/// As [`choose`], of devices that may have a copy.
+fn among(
     wanted: &Wanted,
     witness: Option<&LogSuperblock>,
     names: &[String; 2],
@@ -66,20 +128,6 @@ pub(super) fn choose(
         Found::Log { superblock, .. } => Some(&**superblock),
         _ => None,
     });
-    for (name, (found, log)) in names.iter().zip(found.iter().zip(logs)) {
-        if let Found::Other(what) = found {
-            return Err(format!(
-                "{name} {what}: it cannot have the log of {volume}; give another device, or lose \
-                 that with `hotset pool format --yes`"
-            ));
-        }
-        if let Some(other) = log.filter(|log| log.volume != *volume) {
-            return Err(format!(
-                "{name} has the log of volume {}; give each volume its own devices",
-                other.volume
-            ));
-        }
-    }
     if let [Some(a), Some(b)] = logs
         && a.copy == b.copy
     {
@@ -175,18 +223,12 @@ pub(super) fn choose(
         );
         doubt(what.into(), remedy)?;
     }
-    for (name, found) in names.iter().zip(found) {
-        let (Found::Log { room, .. } | Found::Blank { room }) = found else {
-            continue;
-        };
-        if *room < now.segments {
-            return Err(format!(
-                "{name} has room for {room} MiB of the log of {volume}, which has {} MiB; give \
-                 it a device that is as large",
-                now.segments
-            ));
+    let without = [0, 1].map(|copy| match found[copy] {
+        Found::Log { room, .. } | Found::Blank { room } => {
+            too_small(volume, &names[copy], *room, now.segments)
         }
-    }
+        Found::Absent(_) | Found::Other(_) => None,
+    });
     let sequence = all().map(|s| s.sequence).max().unwrap_or(0);
     let superblock = LogSuperblock {
         copy: None,
@@ -208,6 +250,7 @@ pub(super) fn choose(
         },
         is_new: false,
         doubts,
+        without,
     })
 }
 
@@ -269,5 +312,6 @@ fn new(
         },
         is_new: true,
         doubts: Vec::new(),
+        without: [None, None],
     })
 }

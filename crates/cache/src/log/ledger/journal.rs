@@ -41,7 +41,11 @@ pub(super) async fn choose<P: Device + Clone>(
     };
     let blocks = device.geometry().sectors.0 / BLOCK_SECTORS;
     let Some(half) = journal_half(blocks) else {
-        return Err(format!("{name} is too small: a journal needs 9 MiB"));
+        let what = "is too small: a journal needs 9 MiB";
+        return match chosen.is_new {
+            true => Err(format!("{name} {what}")),
+            false => absent(format!("it {what}")),
+        };
     };
     let other = |what: String| {
         Err(format!(

@@ -68,7 +68,8 @@ pub(super) async fn look<P: Device>(device: &P, env: &Env) -> Found {
         Ok(Err(SuperblockError::Damaged(how))) => {
             Found::Absent(format!("its superblock is damaged: {how}"))
         }
-        Ok(Err(error)) => Found::Other(error.to_string()),
+        Ok(Err(SuperblockError::Foreign(what))) => Found::Other(format!("holds {what}")),
+        Ok(Err(error)) => Found::Other(format!("cannot be read: {error}")),
         Err(error) => Found::Absent(error.to_string()),
     }
 }

@@ -289,7 +289,7 @@ impl Rig {
 
     /// The origin has what the volume held, also after a cut of the power, and is served.
     fn owes(&mut self) -> bool {
-        let logs = self.run(async |platform| platform.logs().unwrap());
+        let logs = self.run(async |platform| platform.logs().await.unwrap());
         let logs = logs.expect("nothing cuts its power");
         logs.iter().any(|log| log.superblock.owes)
     }
@@ -317,7 +317,7 @@ pub(super) fn recovered(
     move |platform| {
         Box::pin(async move {
             let devices = Devices::new(&config, platform.clone());
-            let logs = platform.logs().map_err(|error| error.to_string())?;
+            let logs = platform.logs().await.map_err(|error| error.to_string())?;
             let target = to.map(|path| Target {
                 path: Path::new(path),
                 make: None,

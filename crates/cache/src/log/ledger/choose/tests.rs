@@ -272,6 +272,54 @@ fn with_nothing_owed_new_devices_are_a_new_log() {
     );
 }
 
+/// It is left as it is, and what is missing is said.
+#[test]
+fn one_device_that_cannot_be_used_counts_as_absent() {
+    let mut other = superblock(Some(1), 30, 2, BOTH);
+    other.volume = "web".into();
+    let mut long = superblock(Some(1), 10, 2, BOTH);
+    long.segments = ROOM + 1;
+    let short = Found::Blank { room: 3 };
+    for (found, why) in [
+        (Found::Other("is too small".into()), "ssd1 is too small"),
+        (
+            Found::Other("holds swap space".into()),
+            "ssd1 holds swap space",
+        ),
+        (device(other), "ssd1 has the log of volume web"),
+        (device(long), "ssd1 has room for 20 MiB"),
+        (short, "ssd1 has room for 3 MiB"),
+    ] {
+        let chosen = chosen(Some(witness()), [current(0), found]).unwrap();
+        assert_eq!(chosen.superblock.mask, [true, false]);
+        let [first, second] = chosen.without;
+        assert_eq!(first, None);
+        let second = second.expect("it is left out");
+        assert!(second.contains(why), "{second}");
+    }
+}
+
+#[test]
+fn a_log_of_a_volume_that_was_renamed_says_how_it_is_given_up() {
+    let renamed = |owes: bool| {
+        [0, 1].map(|copy| {
+            let mut superblock = superblock(Some(copy), 10, 2, BOTH);
+            (superblock.volume, superblock.owes) = ("web".into(), owes);
+            device(superblock)
+        })
+    };
+    refused(
+        None,
+        renamed(false),
+        "blank both with `hotset pool format --yes`",
+    );
+    refused(
+        None,
+        renamed(true),
+        "has the log of volume web; give each volume its own devices",
+    );
+}
+
 #[test]
 fn another_volume_size_origin_or_room_is_refused() {
     let with = |change: fn(&mut LogSuperblock)| {
@@ -388,8 +436,9 @@ fn nobody_can_ask_for_what_is_overtaken_or_somebody_elses() {
         [current(0), device(other)],
         "know nothing of each other",
     );
-    let foreign = Found::Other("holds swap space".into());
-    refused(Some(witness()), [current(0), foreign], "holds swap space");
+    let foreign = || Found::Other("holds swap space".into());
+    refused(Some(witness()), [foreign(), gone()], "holds swap space");
+    refused(Some(knows()), [current(0), foreign()], "holds swap space");
     let nothing = "nothing says that db owes";
     refused(None, [blank(), blank()], nothing);
     refused(Some(clean(witness())), [blank(), blank()], nothing);

@@ -1,0 +1,185 @@
+//! A device of two that cannot be used at an opening, in whatever way, counts as absent.
+
+use crate::rig::{Leaf, Rig, config, run};
+use block::{
+    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos,
+    Sectors, Shared,
+};
+use cache::log::{Candidate, Ledger, Wanted, Witness, WriteBack};
+use layout::{BLOCK_SECTORS, LOG_AREA, Uuid};
+use std::rc::Rc;
+
+/// In what way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fault {
+    None,
+    /// It cannot be opened.
+    Closed,
+    /// It can be read and not written.
+    ReadOnly,
+    /// Past its superblocks it does not answer.
+    Silent,
+    /// It has lost a part of its end.
+    Short,
+    /// It has lost nearly all.
+    Tiny,
+    /// Somebody else's data are on it.
+    Foreign,
+}
+
+#[derive(Clone)]
+struct Faulty {
+    leaf: Rc<Leaf>,
+    geometry: Geometry,
+    fault: Fault,
+}
+
+impl Faulty {
+    fn new(leaf: Leaf, fault: Fault) -> Faulty {
+        let mut geometry = leaf.geometry().clone();
+        match fault {
+            Fault::Short => geometry.sectors = Sectors::from_mib(10),
+            Fault::Tiny => geometry.sectors = Sectors(8),
+            _ => {}
+        }
+        Faulty {
+            leaf: Rc::new(leaf),
+            geometry,
+            fault,
+        }
+    }
+
+    fn fails(&self, fault: Fault, kind: Kind) -> IoResult {
+        match self.fault == fault {
+            true => Err(IoError::new(kind, "it is as it is")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Device for Faulty {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        if at >= Lba(LOG_AREA * BLOCK_SECTORS)
+            && let Err(error) = self.fails(Fault::Silent, Kind::Timeout)
+        {
+            return (buf, Err(error));
+        }
+        self.leaf.read(at, buf).await
+    }
+
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        self.fails(Fault::ReadOnly, Kind::ReadOnly)?;
+        self.leaf.write(at, data, fua).await
+    }
+
+    async fn zero(&self, extent: Extent) -> IoResult {
+        self.leaf.zero(extent).await
+    }
+
+    async fn flush(&self) -> IoResult {
+        self.leaf.flush().await
+    }
+
+    async fn discard(&self, extent: Extent) -> IoResult {
+        self.leaf.discard(extent).await
+    }
+
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        self.leaf.extents(extent, out).await
+    }
+}
+
+/// A log with these faults, and how many devices it goes without that it names.
+async fn open(rig: &Rig, faults: [Fault; 2]) -> IoResult<(WriteBack<Faulty>, usize)> {
+    let candidate = |copy: usize| Candidate {
+        name: format!("log{copy}"),
+        domain: format!("pcie{copy}").into(),
+        device: match faults[copy] {
+            Fault::Closed => Err("is on a read-only file system".into()),
+            fault => Ok(Faulty::new(rig.leaf(1 + copy), fault)),
+        },
+    };
+    let wanted = Wanted {
+        volume: "db".into(),
+        sectors: 64 << 11,
+        identity: vec![1],
+        host: "h".into(),
+        uuid: Uuid(7),
+        now: Nanos(1),
+        keep: false,
+    };
+    let env = rig.local.env();
+    let witness = Witness::Kept(BoxDevice::new(rig.leaf(4)));
+    let copies = [candidate(0), candidate(1)];
+    let opened = Ledger::open(wanted, env.clone(), witness, copies, None).await?;
+    let config = cache::log::Config {
+        pool: opened.log,
+        ..config(opened.incarnation)
+    };
+    let absent = opened.absent.len();
+    let origin = BoxDevice::new(rig.leaf(0));
+    let log = WriteBack::open(config, env, opened.ledger, opened.areas, None, origin).await?;
+    log.establish().await?;
+    log.begin().await?;
+    let lost = (0..2).filter(|copy| log.lost_by(*copy).is_some()).count();
+    Ok((log, absent + lost))
+}
+
+async fn serve(rig: &Rig, fault: Fault, copy: usize) {
+    let (log, _) = open(rig, [Fault::None; 2]).await.unwrap();
+    let data = rig.data(200, 1).await;
+    log.write(Lba(0), data, Fua::Yes).await.unwrap();
+    // Nothing of it is at the origin.
+    log.close().await;
+    if fault == Fault::Foreign {
+        let mut buf = rig.local.env().pool.get(2 * 4096).await;
+        buf.fill(0x5a);
+        let leaf = rig.leaf(1 + copy);
+        leaf.write(Lba(0), buf.share(), Fua::Yes).await.unwrap();
+    }
+    let mut faults = [Fault::None; 2];
+    faults[copy] = fault;
+    let opened = open(rig, faults).await;
+    let (log, missing) = opened.unwrap_or_else(|why| panic!("{fault:?} of {copy}: {why}"));
+    assert_eq!(
+        (missing, log.status().copies),
+        (1, 1),
+        "{fault:?} of {copy}"
+    );
+    rig.expect(&log, 0, 200, 1).await;
+    let data = rig.data(1, 2).await;
+    log.write(Lba(8), data, Fua::Yes).await.unwrap();
+    log.drain().await.unwrap();
+    rig.expect(&rig.leaf(0), 0, 1, 1).await;
+    rig.expect(&rig.leaf(0), 1, 1, 2).await;
+    log.close().await;
+    if fault == Fault::Foreign {
+        rig.expect(&rig.leaf(1 + copy), 0, 2, 0x5a).await;
+        return;
+    }
+    // Once it is well both are used again.
+    let (log, missing) = open(rig, [Fault::None; 2]).await.unwrap();
+    assert_eq!((missing, log.status().copies), (0, 2));
+    rig.expect(&log, 1, 1, 2).await;
+    log.close().await;
+}
+
+#[test]
+fn a_device_that_cannot_be_used_costs_nothing_while_the_other_has_all() {
+    for fault in [
+        Fault::Closed,
+        Fault::ReadOnly,
+        Fault::Silent,
+        Fault::Short,
+        Fault::Tiny,
+        Fault::Foreign,
+    ] {
+        for copy in 0..2 {
+            run(move |rig| async move { serve(&rig, fault, copy).await });
+        }
+    }
+}

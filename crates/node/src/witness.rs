@@ -1,0 +1,188 @@
+//! The file beside a pool or a log, which may fail for a while: its user tries again.
+//!
+//! A file that fails, or does not answer in time, is closed, and opened again by the next
+//! request. So an error of the past does not keep it out of service.
+//!
+//! Invariant: a file is open again ⟹ all that was asked of it before has ended
+//!
+//! Not here: what is in it (`cache`), and where it is (`Platform`).
+
+use crate::event::Event;
+use crate::platform::Platform;
+use block::{
+    BoxDevice, Buf, Content, Deadline, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba,
+    Mutex, Nanos, Shared, WithDeadline,
+};
+use control::config::Name;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+
+/// How long it may take to open the file, and to answer.
+const ANSWER_MAX: Nanos = Nanos::from_secs(10);
+
+/// What a file is beside.
+#[derive(Clone, Debug)]
+pub(crate) enum Beside {
+    /// A pool.
+    Pool(Name),
+    /// The log of a volume.
+    Log(Name),
+}
+
+impl fmt::Display for Beside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Beside::Pool(name) => write!(f, "{name}.pool"),
+            Beside::Log(name) => write!(f, "{name}.log"),
+        }
+    }
+}
+
+struct Witness<P: Platform>(Rc<Inner<P>>);
+
+struct Inner<P: Platform> {
+    platform: P,
+    beside: Beside,
+    geometry: Geometry,
+    file: RefCell<Option<Rc<Kept<P>>>>,
+    opening: Mutex,
+    fails: Cell<bool>,
+    closed: Cell<bool>,
+}
+
+struct Kept<P: Platform> {
+    device: BoxDevice,
+    _hold: P::Hold,
+}
+
+/// Keeps others from the file. Once it is dropped the file is closed.
+pub(crate) struct Claimed<P: Platform>(Rc<Inner<P>>);
+
+impl<P: Platform> Drop for Claimed<P> {
+    fn drop(&mut self) {
+        self.0.closed.set(true);
+        self.0.file.take();
+    }
+}
+
+/// Opens the file, made if it is missing.
+pub(crate) async fn open<P: Platform>(
+    platform: &P,
+    beside: Beside,
+) -> IoResult<(BoxDevice, Claimed<P>)> {
+    let file = claim(platform, &beside).await?;
+    let inner = Rc::new(Inner {
+        platform: platform.clone(),
+        beside,
+        geometry: file.device.geometry().clone(),
+        file: RefCell::new(Some(Rc::new(file))),
+        opening: Mutex::default(),
+        fails: Cell::new(false),
+        closed: Cell::new(false),
+    });
+    let device = BoxDevice::new(Witness(inner.clone()));
+    Ok((device, Claimed(inner)))
+}
+
+async fn claim<P: Platform>(platform: &P, beside: &Beside) -> IoResult<Kept<P>> {
+    let opening = async {
+        match beside {
+            Beside::Pool(name) => platform.witness(name).await,
+            Beside::Log(name) => platform.log_witness(name).await,
+        }
+    };
+    let env = platform.local().env();
+    let opened = Deadline::new(&env.timer, ANSWER_MAX).bound(opening).await;
+    let (device, hold) = opened.unwrap_or_else(|| {
+        let what = "does not answer; see to the file system of `state`";
+        Err(IoError::new(Kind::Timeout, what).on(beside.to_string()))
+    })?;
+    Ok(Kept {
+        device: BoxDevice::new(WithDeadline::new(device, env, ANSWER_MAX)),
+        _hold: hold,
+    })
+}
+
+impl<P: Platform> Inner<P> {
+    async fn file(&self) -> IoResult<Rc<Kept<P>>> {
+        let _held = self.opening.lock().await;
+        if self.closed.get() {
+            return Err(self.geometry.error(Kind::Gone, "was closed"));
+        }
+        if let Some(file) = &*self.file.borrow() {
+            return Ok(file.clone());
+        }
+        let file = Rc::new(claim(&self.platform, &self.beside).await?);
+        if !self.closed.get() {
+            self.file.replace(Some(file.clone()));
+        }
+        Ok(file)
+    }
+
+    async fn perform(&self, work: impl AsyncFnOnce(&BoxDevice) -> IoResult) -> IoResult {
+        let done = match self.file().await {
+            Ok(file) => work(&file.device).await,
+            Err(error) => Err(error),
+        };
+        self.note(done.as_ref().err());
+        done
+    }
+
+    /// Says once that it fails, and once that it is well.
+    fn note(&self, error: Option<&IoError>) {
+        if error.is_some() {
+            self.file.take();
+        }
+        if self.fails.replace(error.is_some()) != error.is_some() && !self.closed.get() {
+            self.platform.event(Event::Witness {
+                file: self.beside.to_string(),
+                why: error.map(IoError::to_string),
+            });
+        }
+    }
+}
+
+impl<P: Platform> Device for Witness<P> {
+    fn geometry(&self) -> &Geometry {
+        &self.0.geometry
+    }
+
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        let bytes = buf.len();
+        let back = &Cell::new(None);
+        let read = async move |device: &BoxDevice| {
+            let (buf, read) = device.read(at, buf).await;
+            back.set(Some(buf));
+            read
+        };
+        let result = self.0.perform(read).await;
+        let pool = self.0.platform.local().env().pool;
+        (back.take().unwrap_or_else(|| pool.take(bytes)), result)
+    }
+
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        let write = async |device: &BoxDevice| device.write(at, data, fua).await;
+        self.0.perform(write).await
+    }
+
+    async fn zero(&self, extent: Extent) -> IoResult {
+        let zero = async |device: &BoxDevice| device.zero(extent).await;
+        self.0.perform(zero).await
+    }
+
+    async fn flush(&self) -> IoResult {
+        let flush = async |device: &BoxDevice| device.flush().await;
+        self.0.perform(flush).await
+    }
+
+    async fn discard(&self, extent: Extent) -> IoResult {
+        let discard = async |device: &BoxDevice| device.discard(extent).await;
+        self.0.perform(discard).await
+    }
+
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        let extents = async |device: &BoxDevice| device.extents(extent, out).await;
+        self.0.perform(extents).await
+    }
+}
