@@ -394,7 +394,7 @@ fn a_log_that_is_lost_is_given_up_and_its_journal_replayed() {
     let origin = || std::fs::read(place.path("origin")).unwrap();
     let (before, journal) = (origin(), std::fs::read(place.path("hdd9")).unwrap());
     let said = run(&mut recover(&[]));
-    let expected = ["log1: away", "what vol owes origin is lost"];
+    let expected = ["log1: cannot be used", "what vol owes origin is lost"];
     assert!(expected.iter().all(|text| said.contains(text)), "{said}");
     assert!(origin() == before && std::fs::read(place.path("hdd9")).unwrap() == journal);
     assert!(place.path("state/vol.log").exists());

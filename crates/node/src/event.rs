@@ -79,6 +79,13 @@ pub enum Event {
     LogLost {
         volume: Name,
     },
+    LogReopened {
+        volume: Name,
+    },
+    OriginReopened {
+        volume: Name,
+        origin: Name,
+    },
     JournalAbsent {
         volume: Name,
         device: String,
@@ -226,6 +233,17 @@ impl fmt::Display for Event {
                 f,
                 "volume {volume}: writes and flushes fail (both devices of its log are lost). \
                  Mend one of them: the log is opened again."
+            ),
+            Event::LogReopened { volume } => {
+                write!(
+                    f,
+                    "volume {volume}: its log was opened again, and takes writes"
+                )
+            }
+            Event::OriginReopened { volume, origin } => write!(
+                f,
+                "volume {volume}: its origin {origin} was opened again, and gets once more what \
+                 may be lost"
             ),
             Event::JournalAbsent {
                 volume,

@@ -124,6 +124,11 @@ impl<D: Driver> Fronted<D> {
         }
     }
 
+    /// `log` takes the place of the one that it had; changes are held.
+    pub(crate) fn exchange_log(&self, log: Log<D>) {
+        self.0.log.replace(Some(log));
+    }
+
     /// It has no log any more.
     pub(crate) fn forget_log(&self) {
         self.0.log.borrow_mut().take();

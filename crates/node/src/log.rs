@@ -95,8 +95,21 @@ struct Inner<D: Driver> {
     /// By copies: the device, if it was there.
     copies: [Option<Name>; 2],
     had_journal: bool,
-    /// Keeps the witness.
-    _witness: Box<dyn Any>,
+    witness: WitnessFile,
+}
+
+/// The file beside a log, and what keeps others from it; clones are the same.
+#[derive(Clone)]
+pub(crate) struct WitnessFile {
+    pub(crate) device: BoxDevice,
+    pub(crate) _claim: Rc<dyn Any>,
+}
+
+/// A log that was found, and who is to have it.
+pub(crate) struct FoundLog<D: Driver> {
+    pub(crate) found: Opened<Copy<D>>,
+    pub(crate) devices: Vec<Name>,
+    pub(crate) witness: WitnessFile,
 }
 
 impl<D: Driver> Clone for Log<D> {
@@ -110,12 +123,15 @@ impl<D: Driver> Log<D> {
     /// before [`Log::begin`].
     pub(crate) async fn open(
         volume: &config::Volume,
-        found: Opened<Copy<D>>,
-        devices: Vec<Name>,
-        witness: Box<dyn Any>,
+        found: FoundLog<D>,
         env: Env,
         origin: BoxDevice,
     ) -> IoResult<Log<D>> {
+        let FoundLog {
+            found,
+            devices,
+            witness,
+        } = found;
         let config = engine(volume, &found, &env);
         let here = found.areas.each_ref().map(Option::is_some);
         let copy = |copy: usize| {
@@ -131,13 +147,18 @@ impl<D: Driver> Log<D> {
             devices,
             copies,
             had_journal,
-            _witness: witness,
+            witness,
         })))
     }
 
     /// What requests go by.
     pub(crate) fn engine(&self) -> &WriteBack<Copy<D>> {
         &self.0.engine
+    }
+
+    /// The file beside it.
+    pub(crate) fn witness(&self) -> WitnessFile {
+        self.0.witness.clone()
     }
 
     /// The devices that it has.

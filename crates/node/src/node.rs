@@ -6,6 +6,7 @@
 //!
 //! Everything lives on one shard.
 
+mod again;
 mod change;
 mod controlled;
 mod job;
@@ -225,6 +226,7 @@ impl<P: Platform> Node<P> {
     pub fn supervise(node: &Rc<Self>) {
         let spawn = node.env().spawn;
         spawn.spawn(Node::report_losses(node.clone()));
+        spawn.spawn(Node::open_lost_again(node.clone()));
         spawn.spawn(node.devices.clone().supervise());
         spawn.spawn(Node::serve_waiting(node.clone()));
         spawn.spawn(Node::tick_policies(node.clone()));

@@ -1,15 +1,18 @@
-//! Places of devices, and opening them: a file and a line of [`schemes`] each.
+//! Places of devices, and opening them: a file and a line of `scheme` each.
 //!
 //! Invariant: nobody else has a place while what was opened there lives.
 
+mod again;
 mod file;
 mod nbd;
 mod raw;
+mod scheme;
 #[cfg(test)]
 mod target;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use again::Reopenable;
 pub use raw::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Role, claimed, retried};
 
 use crate::leaf::Leaf;
@@ -21,21 +24,12 @@ use control::config;
 use control::status::Wear;
 use filter::{Delayed, Snapshot};
 use origin::Identity;
-use raw::{Bare, Open};
+use raw::{Bare, Raw};
+use scheme::raw_of;
 use shard::Local;
 use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
-
-/// Every scheme of places.
-fn schemes<P: Platform>() -> impl Iterator<Item = Open<P>> {
-    let schemes = [
-        #[cfg(test)]
-        target::open,
-        file::open as Open<P>,
-        nbd::open,
-    ];
-    schemes.into_iter()
-}
 
 /// A device in use. Dropping it releases the file and its lock, once what is
 /// in flight has ended.
@@ -58,6 +52,8 @@ pub struct Opened<P: Platform> {
     standing: Option<Standing>,
     /// How large an export has become, as far as that was asked.
     grown: Cell<Option<u64>>,
+    /// Of a file that a volume with a log may need again, which has the hold too.
+    again: Option<Rc<Reopenable<P>>>,
     /// What keeps other users away; the members of an array are held themselves.
     _hold: Option<P::Hold>,
 }
@@ -85,8 +81,14 @@ impl<P: Platform> Opened<P> {
             is_file: false,
             standing: None,
             grown: Cell::default(),
+            again: None,
             _hold: None,
         }
+    }
+
+    /// How it is opened again, if it can be.
+    pub(crate) fn again(&self) -> Option<Rc<Reopenable<P>>> {
+        self.again.clone()
     }
 
     /// Whether it is a file or block device of this machine.
@@ -121,14 +123,22 @@ pub async fn open<P: Platform>(
     role: Role,
 ) -> IoResult<Opened<P>> {
     let name = device.name.value.as_str();
-    let mut opening = schemes::<P>();
-    let Some(opening) = opening.find_map(|open| open(platform, device, role)) else {
-        let what = "no place is given; give `path` or `nbd`";
-        return Err(IoError::new(Kind::Invalid, what).on(name.to_owned()));
-    };
-    let raw = opening.await?;
+    let Raw {
+        device: mut bare,
+        mut hold,
+        place,
+        is_file,
+        standing,
+    } = raw_of(platform, device, role).await?;
+    let mut again = None;
+    if is_file && matches!(role, Role::Origin | Role::Log) {
+        let opened = (bare, hold.take());
+        let below = Reopenable::new(platform, device, role, opened, &place).await;
+        bare = Bare::Other(below.device());
+        again = Some(Rc::new(below));
+    }
     let timer = platform.local().env().timer;
-    let leaf = match (raw.device, &device.model) {
+    let leaf = match (bare, &device.model) {
         (Bare::Disk(disk), None) => Leaf::disk(disk, timer.clone()),
         (Bare::Other(other), None) => Leaf::other(other, timer.clone()),
         (Bare::Disk(disk), Some(_)) => {
@@ -148,17 +158,18 @@ pub async fn open<P: Platform>(
         leaf,
         role,
         identity: match role {
-            Role::Origin => platform.identity(&raw.place).await,
-            Role::Pool | Role::Log | Role::Member(_) => Identity::new(&raw.place),
+            Role::Origin => platform.identity(&place).await,
+            Role::Pool | Role::Log | Role::Member(_) => Identity::new(&place),
         },
-        place: raw.place,
+        place,
         controller,
         at_first,
         wear: Cell::default(),
-        is_file: raw.is_file,
-        standing: raw.standing,
+        is_file,
+        standing,
         grown: Cell::default(),
-        _hold: raw.hold,
+        again,
+        _hold: hold,
     })
 }
 

@@ -57,8 +57,8 @@ pub use stage::{Stage, Stages};
 pub use standing::{Members, NotRecorded, Standing};
 
 use block::{
-    BoxDevice, Buf, Content, Device, Env, Extent, Fua, Geometry, IoError, IoResult, Lba, Nanos,
-    Sectors, Shared, Signal,
+    BoxDevice, Buf, Content, Device, Env, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba,
+    Nanos, Sectors, Shared, Signal,
 };
 use copies::Copies;
 use index::Piece;
@@ -236,6 +236,11 @@ impl<P: Device> WriteBack<P> {
     /// What a copy was lost by since the log was opened.
     pub fn lost_by(&self, copy: usize) -> Option<IoError> {
         self.0.copies.standing.lost_by(copy)
+    }
+
+    /// What keeps the cleaner from writing to the origin.
+    pub fn trouble_at_origin(&self) -> Option<Kind> {
+        self.0.trouble.borrow().as_ref().map(IoError::kind)
     }
 
     /// Whether it has lost both copies, and something may be owed: it goes on once it is opened

@@ -1,14 +1,17 @@
 //! The devices of a node: every one that can be opened, and those that are.
 
 use super::running::Running;
+use crate::leaf::Leaf;
 use crate::place::Opened;
 use crate::platform::Platform;
-use block::Env;
+use block::{Deadline, Env, Nanos};
 use control::config::{self, Config, Name};
 use control::plan::Change;
+use origin::Identity;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
 /// Every device that can be opened, and those that are.
 pub struct Devices<P: Platform> {
@@ -91,6 +94,32 @@ impl<P: Platform> Devices<P> {
         running
             .iter()
             .any(|running| running.config.name.value == *name)
+    }
+
+    /// Opens the place of a device again, which stays in use by whoever has it.
+    pub(crate) async fn reopen_place(&self, name: &Name, limit: Nanos) -> Result<(), String> {
+        let again = self.open.borrow().get(name).and_then(Opened::again);
+        let again = again.ok_or("it cannot be opened again while it is used")?;
+        let opening = again.reopen(&self.platform);
+        let timer = self.env().timer;
+        match Deadline::new(&timer, limit).bound(opening).await {
+            Some(opened) => opened.map_err(|error| error.to_string()),
+            None => Err(format!("{name} does not answer when it is opened again")),
+        }
+    }
+
+    /// A device that is open, and what it fails with.
+    pub(crate) fn leaf_of(&self, name: &Name) -> Result<(Leaf<P::Driver>, Arc<str>), String> {
+        let open = self.open.borrow();
+        let opened = open.get(name).ok_or("it is not open")?;
+        Ok((opened.leaf.clone(), opened.controller.clone()))
+    }
+
+    /// Who a device is that is open.
+    pub(crate) fn identity(&self, name: &Name) -> Result<Identity, String> {
+        let open = self.open.borrow();
+        let opened = open.get(name).ok_or("it is not open")?;
+        Ok(opened.identity.clone())
     }
 
     /// What was known of an array that could not start counts no longer.

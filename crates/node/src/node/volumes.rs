@@ -1,7 +1,7 @@
 //! Volumes while a node runs: serving and removing them, and what is done with one.
 
 use super::refusal::{Refusal, refusal};
-use super::write_back::{LogDevices, release};
+use super::write_back::{LogDevices, looked_at, release};
 use super::{Door, Node, Served};
 use crate::arrays::Source;
 use crate::fronted::Fronted;
@@ -111,7 +111,11 @@ impl<P: Platform> Node<P> {
         opened.leaf.flush().await.map_err(refusal)?;
         let found = match volume.mode.value {
             VolumeMode::Cached(_) => None,
-            VolumeMode::WriteBack => Some(self.find_log(volume, size, opened, logs).await?),
+            VolumeMode::WriteBack => {
+                let (devices, witness) = (looked_at(logs), self.log_witness(name).await?);
+                let found = self.find_log(volume, size, &opened.identity, devices, witness);
+                Some(found.await?)
+            }
         };
         let record = pool.cache.origin_record(name.as_str());
         let guarded = Origin::guard(&self.platform, &pool.cache, name, size, opened).await;

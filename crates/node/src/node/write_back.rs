@@ -14,17 +14,18 @@ use crate::arrays::Lease;
 use crate::event::Event;
 use crate::fronted::AtRest;
 use crate::leaf::Leaf;
-use crate::log::{Copy, Log, journal_of, patience, wanted};
+use crate::log::{FoundLog, Log, WitnessFile, journal_of, patience, wanted};
 use crate::place::{Opened, Role};
 use crate::platform::Platform;
 use crate::witness::{self, Beside};
-use block::{BoxDevice, Extent, Nanos, Sectors, WithDeadline};
+use block::{BoxDevice, Driver, Extent, Nanos, Sectors, WithDeadline};
 use cache::log::{Candidate, Ledger, Witness};
 use control::config::{self, Bytes, Name, VolumeMode};
 use futures_util::future::{Either, pending, select};
-use origin::{Reason, Record, Verdict, again, judge_but_for};
-use std::any::Any;
+use origin::{Identity, Reason, Record, Verdict, again, judge_but_for};
 use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
 
 /// For how long clients may wait for what is owed at last.
 const LAST: Nanos = Nanos::from_millis(500);
@@ -32,11 +33,20 @@ const LAST: Nanos = Nanos::from_millis(500);
 /// The devices of a log, as far as they can be used; of one that cannot, why.
 pub(super) type LogDevices<P> = Vec<(Name, Result<Lease<P>, String>)>;
 
-/// A log that was found, and who is to have it.
-pub(super) struct FoundLog<P: Platform> {
-    found: cache::log::Opened<Copy<P::Driver>>,
-    devices: Vec<Name>,
-    witness: Box<dyn Any>,
+/// A device of a log and what it fails with, or why it cannot be used.
+pub(super) struct LogDevice<D: Driver> {
+    pub(super) name: Name,
+    pub(super) device: Result<(Leaf<D>, Arc<str>), String>,
+}
+
+/// What can be looked at.
+pub(super) fn looked_at<P: Platform>(devices: &LogDevices<P>) -> Vec<LogDevice<P::Driver>> {
+    let device = |lease: &Lease<P>| (lease.leaf.clone(), lease.controller.clone());
+    let devices = devices.iter().map(|(name, lease)| LogDevice {
+        name: name.clone(),
+        device: lease.as_ref().map(device).map_err(String::clone),
+    });
+    devices.collect()
 }
 
 impl<P: Platform> Node<P> {
@@ -77,21 +87,23 @@ impl<P: Platform> Node<P> {
         &self,
         volume: &config::Volume,
         size: Sectors,
-        origin: &Opened<P>,
-        devices: &LogDevices<P>,
-    ) -> Result<FoundLog<P>, Refusal> {
+        identity: &Identity,
+        devices: Vec<LogDevice<P::Driver>>,
+        witness: WitnessFile,
+    ) -> Result<FoundLog<P::Driver>, Refusal> {
         let (platform, env) = (&self.platform, self.env());
         let name = &volume.name.value;
         let limit = patience(&self.devices.config(), volume);
         let candidate = |at: usize| {
-            let (name, device) = &devices[at];
+            let LogDevice { name, device } = &devices[at];
             let device = device.as_ref().map_err(String::clone);
-            let domain = device.as_ref().map_or("", |lease| &lease.controller);
             Candidate {
                 name: name.to_string(),
-                domain: domain.into(),
-                device: device
-                    .map(|lease| WithDeadline::new(lease.leaf.clone(), self.env(), limit)),
+                domain: device
+                    .as_ref()
+                    .map_or("", |(_, controller)| controller)
+                    .into(),
+                device: device.map(|(leaf, _)| WithDeadline::new(leaf.clone(), self.env(), limit)),
             }
         };
         let candidates = [candidate(0), candidate(1)];
@@ -112,11 +124,9 @@ impl<P: Platform> Node<P> {
                 journal.name, copy.name, copy.domain
             ));
         }
-        let witness = witness::open(platform, Beside::Log(name.clone())).await;
-        let (witness, hold) = witness.map_err(refusal)?;
-        let wanted = wanted(platform, volume, size, &origin.identity, false);
-        let witness = Witness::Kept(witness);
-        let found = Ledger::open(wanted, env, witness, candidates, journal).await;
+        let wanted = wanted(platform, volume, size, identity, false);
+        let kept = Witness::Kept(witness.device.clone());
+        let found = Ledger::open(wanted, env, kept, candidates, journal).await;
         let found = found.map_err(refusal)?;
         for (device, why) in &found.absent {
             let journal = journal_of(volume);
@@ -136,8 +146,18 @@ impl<P: Platform> Node<P> {
         }
         Ok(FoundLog {
             found,
-            devices: devices.iter().map(|(name, _)| name.clone()).collect(),
-            witness: Box::new(hold),
+            devices: devices.into_iter().map(|device| device.name).collect(),
+            witness,
+        })
+    }
+
+    /// The file beside the log of a volume.
+    pub(super) async fn log_witness(&self, name: &Name) -> Result<WitnessFile, Refusal> {
+        let opened = witness::open(&self.platform, Beside::Log(name.clone())).await;
+        let (device, claim) = opened.map_err(refusal)?;
+        Ok(WitnessFile {
+            device,
+            _claim: Rc::new(claim),
         })
     }
 
@@ -146,21 +166,15 @@ impl<P: Platform> Node<P> {
     pub(super) async fn open_log(
         &self,
         volume: &config::Volume,
-        found: FoundLog<P>,
+        found: FoundLog<P::Driver>,
         cached: &cache::Volume<Leaf<P::Driver>>,
         origin: &Opened<P>,
         record: &[u8],
     ) -> Result<Log<P::Driver>, Refusal> {
         let owes = found.found.owes;
-        let log = Log::open(
-            volume,
-            found.found,
-            found.devices,
-            found.witness,
-            self.env(),
-            BoxDevice::new(cached.clone()),
-        );
-        let log = log.await.map_err(refusal)?;
+        let below = BoxDevice::new(cached.clone());
+        let log = Log::open(volume, found, self.env(), below).await;
+        let log = log.map_err(refusal)?;
         if owes && let Some(why) = self.is_changed(&log, origin, record).await {
             let (what, name) = (why.of(&origin.place), &volume.name.value);
             let owed = Bytes(log.engine().status().dirty_bytes);

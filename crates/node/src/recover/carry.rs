@@ -7,7 +7,7 @@
 use super::found::{Found, Leased, said};
 use crate::arrays::{Devices, Source};
 use crate::leaf::Leaf;
-use crate::log::{Copy, Log, engine, journal_of, patience, wanted};
+use crate::log::{Copy, FoundLog, Log, WitnessFile, engine, journal_of, patience, wanted};
 use crate::node::{Absent, Pool, changed};
 use crate::place::Role;
 use crate::platform::Platform;
@@ -149,12 +149,20 @@ pub(super) async fn keep<P: Platform>(found: &Found<'_, P>) -> Result<Bytes, Str
     let (copies, journal) = candidates(found);
     let identity = &found.origin.identity;
     let wanted = wanted(platform, volume, found.size, identity, true);
-    let witness = Witness::Kept(witness);
-    let opened = Ledger::open(wanted, env.clone(), witness, copies, journal).await;
+    let kept = Witness::Kept(witness.clone());
+    let opened = Ledger::open(wanted, env.clone(), kept, copies, journal).await;
     let opened = opened.map_err(said)?;
     let names = found.logs.iter().map(|(name, _)| name.clone()).collect();
     let origin = BoxDevice::new(found.origin.leaf.clone());
-    let log = Log::open(volume, opened, names, Box::new(hold), env.clone(), origin).await;
+    let found_log = FoundLog {
+        found: opened,
+        devices: names,
+        witness: WitnessFile {
+            device: witness,
+            _claim: Rc::new(hold),
+        },
+    };
+    let log = Log::open(volume, found_log, env.clone(), origin).await;
     let log = log.map_err(said)?;
     let owed = Bytes(log.engine().status().dirty_bytes);
     log.begin().await.map_err(said)?;

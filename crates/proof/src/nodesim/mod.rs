@@ -20,6 +20,8 @@ mod mistakes;
 mod recover;
 mod reloads;
 mod report;
+#[cfg(test)]
+mod returned;
 mod run;
 mod scenario;
 #[cfg(test)]

@@ -45,7 +45,7 @@ fn of_a_lone_copy_that_nothing_says_is_current_the_operator_decides() {
         ];
         assert!(named.iter().all(|text| why.contains(text)), "{why}");
         rig.looks(&[
-            "log1: away",
+            "log1: cannot be used",
             "log1 may have what its origin does not have",
             "db owes archive 256 KiB, and is not served for that: `--keep`",
         ]);
@@ -189,7 +189,7 @@ fn what_is_known_to_be_overtaken_is_not_carried_out() {
     ];
     rig.refused(Wish::Keep, None, &nothing);
     rig.refused(Wish::Keep, Some("/spare"), &nothing);
-    rig.looks(&["log0: away", "what db owes archive is lost"]);
+    rig.looks(&["log0: cannot be used", "what db owes archive is lost"]);
 }
 
 #[test]

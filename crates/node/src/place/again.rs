@@ -1,0 +1,80 @@
+//! A file or block device that can be opened again in its place: an error of the past, or a
+//! device that was unplugged, does not keep it from its user for ever.
+//!
+//! Invariants:
+//!     it is open again ⟹ it is what it was, and all that was asked of it before has ended
+//!     its user has had writes acknowledged that no flush covered ⟹ the next flush fails
+//!
+//! Not here: when it is worth a try.
+
+use super::raw::{Bare, Role};
+use super::scheme::raw_of;
+use crate::platform::Platform;
+use block::{BoxDevice, IoError, IoResult, Kind};
+use control::config;
+use filter::Swappable;
+use origin::Identity;
+use std::cell::RefCell;
+
+/// A place that its user keeps while it is opened again.
+pub(crate) struct Reopenable<P: Platform> {
+    below: Swappable<BoxDevice>,
+    hold: RefCell<Option<P::Hold>>,
+    identity: Identity,
+    device: config::Device,
+    role: Role,
+}
+
+/// What is asked for waits until this is dropped.
+struct Paused<'a>(&'a Swappable<BoxDevice>);
+
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        self.0.resume();
+    }
+}
+
+fn boxed<P: Platform>(device: Bare<P>) -> BoxDevice {
+    match device {
+        Bare::Disk(disk) => BoxDevice::new(disk),
+        Bare::Other(other) => other,
+    }
+}
+
+impl<P: Platform> Reopenable<P> {
+    /// What was opened at `place` for `device`.
+    pub(super) async fn new(
+        platform: &P,
+        device: &config::Device,
+        role: Role,
+        opened: (Bare<P>, Option<P::Hold>),
+        place: &str,
+    ) -> Reopenable<P> {
+        Reopenable {
+            identity: platform.identity(place).await,
+            below: Swappable::new(boxed(opened.0)),
+            hold: RefCell::new(opened.1),
+            device: device.clone(),
+            role,
+        }
+    }
+
+    pub(super) fn device(&self) -> BoxDevice {
+        BoxDevice::new(self.below.clone())
+    }
+
+    /// Closes the place, and opens it again.
+    pub(crate) async fn reopen(&self, platform: &P) -> IoResult {
+        let _paused = Paused(&self.below);
+        self.below.pause().await;
+        self.hold.take();
+        let raw = raw_of(platform, &self.device, self.role).await?;
+        if platform.identity(&raw.place).await != self.identity {
+            let what = "is another device than before; give the former back";
+            return Err(IoError::new(Kind::Invalid, what).on(self.device.name.value.to_string()));
+        }
+        self.below.swap(boxed(raw.device))?;
+        self.hold.replace(raw.hold);
+        Ok(())
+    }
+}

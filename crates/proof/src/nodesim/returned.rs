@@ -1,0 +1,162 @@
+//! A write-back volume whose log devices, or whose origin, all go away and come back while its
+//! node runs: it goes on by itself, and nothing that was acknowledged is lost.
+
+use super::logged::{BUFFER_BYTES, LOG_MIB, configuration, disk};
+use block::{Fua, Nanos};
+use cache::log::Cleaning;
+use control::check::check_alone;
+use node::Event;
+use shard::Local;
+use sim::{Outcome, Sim, SimDriver, World};
+use simnode::{Client, Direct, Machine, Running, SimPlatform, run_alone};
+use std::cell::Cell;
+use std::rc::Rc;
+
+const LOGS: [&str; 2] = ["/log0", "/log1"];
+const ORIGIN: &str = "/origin";
+const BLOCK: u64 = 4096;
+/// How long it may take until a volume goes on after what it needs is back.
+const MOST: u64 = 90;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Away {
+    LogsSilent,
+    LogsPulled,
+    OriginPulled,
+}
+
+struct Life {
+    local: Local<SimDriver>,
+    client: Client,
+    /// The newest version of each of a few blocks that was acknowledged.
+    acknowledged: [Cell<u8>; 8],
+    version: Cell<u8>,
+}
+
+impl Life {
+    async fn write(&self) -> bool {
+        let env = self.local.env();
+        let version = self.version.get() + 1;
+        self.version.set(version);
+        let block = u64::from(version) % 8;
+        let mut buf = env.pool.get(BLOCK as usize).await;
+        buf.fill(version);
+        let write = self
+            .client
+            .gate()
+            .write(block * BLOCK, buf.share(), Fua::Yes);
+        let limit = Nanos::from_secs(40);
+        let written = env.timer.timeout(limit, write).await;
+        let is_ok = written.expect("a write hangs").is_ok();
+        if is_ok {
+            self.acknowledged[block as usize].set(version);
+        }
+        is_ok
+    }
+
+    /// Each block has what was acknowledged last, or a write after that.
+    async fn read_back(&self) {
+        for (block, least) in (0..).zip(&self.acknowledged) {
+            let read = self.client.gate().read(block * BLOCK, BLOCK as usize).await;
+            let bytes = read.expect("a read");
+            let version = bytes[0];
+            assert!(
+                bytes.iter().all(|byte| *byte == version),
+                "block {block} is torn"
+            );
+            let least = least.get();
+            assert!(version >= least, "block {block}: {version} and not {least}");
+        }
+    }
+}
+
+async fn live(
+    machine: Rc<Machine>,
+    config: Rc<control::config::Config>,
+    local: Local<SimDriver>,
+    away: Away,
+) {
+    let timer = local.env().timer;
+    timer.sleep(Nanos(1)).await;
+    let frontend = Direct::new(local.env());
+    let platform = SimPlatform::new(machine.clone(), local.clone());
+    let started = Running::start(&config, platform, frontend.clone()).await;
+    let node = started.expect("a sound configuration");
+    let life = Life {
+        local,
+        client: frontend.client("db").expect("it is served"),
+        acknowledged: Default::default(),
+        version: Cell::new(0),
+    };
+    for _ in 0..8 {
+        assert!(life.write().await);
+    }
+    match away {
+        Away::LogsSilent => LOGS.iter().for_each(|log| machine.silence(log)),
+        Away::LogsPulled => LOGS.iter().for_each(|log| machine.pull(log)),
+        Away::OriginPulled => machine.pull(ORIGIN),
+    }
+    let went_on = life.write().await;
+    assert_eq!(went_on, away == Away::OriginPulled, "{away:?}");
+    timer.sleep(Nanos::from_secs(12)).await;
+    machine.repair();
+    let mut seconds = 0;
+    while !life.write().await {
+        seconds += 1;
+        assert!(seconds < MOST, "{away:?}: writes fail for ever");
+        timer.sleep(Nanos::from_secs(1)).await;
+    }
+    life.read_back().await;
+    let log = async || {
+        let status = node.status().await.expect("a status is given");
+        status.volumes[0].write_back.clone().expect("its log")
+    };
+    while log().await.owed_bytes > 0 {
+        seconds += 1;
+        assert!(seconds < MOST, "{away:?}: it owes for ever");
+        timer.sleep(Nanos::from_secs(1)).await;
+    }
+    assert_eq!(log().await.copies, 2, "{away:?}");
+    life.read_back().await;
+    drop(life);
+    node.stop().await.expect("its origin is there");
+}
+
+fn run(away: Away) {
+    let limits = "max_lag = \"30s\"\ndirty_max = \"1MiB\"";
+    let text = configuration("origin", Cleaning::Ordered, limits);
+    let config = Rc::new(check_alone(&text[..], &[]).expect("a sound configuration"));
+    let mut world = World::new(7);
+    let machine = Machine::new(&mut world, &config, |device| {
+        let mib = match device.name.as_str() {
+            "origin" => 1,
+            "ssd" => 4,
+            _ => LOG_MIB,
+        };
+        Ok(disk(device.name.as_str(), mib, 100))
+    });
+    let machine = machine.expect("a sound world");
+    let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
+    let given = machine.clone();
+    let (outcome, _) = run_alone(&mut sim, move |local| {
+        live(given.clone(), config.clone(), local, away)
+    });
+    assert_eq!(outcome, Outcome::Done, "{away:?}");
+    let again = machine.take_events().into_iter().any(|event| match event {
+        Event::LogReopened { .. } => away != Away::OriginPulled,
+        Event::OriginReopened { .. } => away == Away::OriginPulled,
+        _ => false,
+    });
+    assert!(again, "{away:?}: nothing was opened again");
+}
+
+#[test]
+fn a_log_goes_on_once_its_devices_answer_again() {
+    run(Away::LogsSilent);
+    run(Away::LogsPulled);
+}
+
+#[test]
+fn an_origin_that_was_unplugged_gets_what_it_is_owed_once_it_is_back() {
+    run(Away::OriginPulled);
+}
