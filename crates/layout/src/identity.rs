@@ -145,6 +145,31 @@ impl Identity {
         &self.0
     }
 
+    /// The part of it that stays for as long as a kernel runs, whatever path leads to the device
+    /// and whatever udev has found out: as a key, not as a proof.
+    pub fn key(&self) -> Vec<u8> {
+        let Some(facts) = facts(&self.0) else {
+            return self.0.clone();
+        };
+        let known = |kinds: &[Fact]| {
+            let known = facts.iter().filter(|(kind, _)| kinds.contains(kind));
+            known.copied().collect::<Vec<_>>()
+        };
+        let disk = known(&[Fact::Wwid, Fact::Serial, Fact::Mapping]);
+        let file = known(&[Fact::Inode, Fact::Part]);
+        let system = known(&[Fact::FileSystem]);
+        let whose = match (disk.is_empty(), file.is_empty(), system.is_empty()) {
+            (false, ..) => disk,
+            (_, false, false) => [system, file].concat(),
+            (_, false, true) => [known(&[Fact::FileSystemName]), file].concat(),
+            _ => known(&[Fact::Path]),
+        };
+        let part = known(&[Fact::Partition, Fact::PartitionNumber]);
+        let key = whose.into_iter().chain(part);
+        key.flat_map(|(kind, hash)| [&[kind as u8], &hash[..]].concat())
+            .collect()
+    }
+
     /// Whether the same identity at another time proves the same device.
     pub fn proves(&self) -> bool {
         likeness(&self.0, &self.0) == Likeness::Same
@@ -222,6 +247,37 @@ mod tests {
             .iter()
             .map(|(fact, value)| (*fact, (*value).to_owned()));
         Identity::of(&facts.collect())
+    }
+
+    #[test]
+    fn the_key_of_a_device_stays_when_its_path_changes_and_udev_comes() {
+        use Fact::*;
+        let key = |facts: &[(Fact, &str)]| of(facts).key();
+        let disk = [(Serial, "s1"), (Path, "/dev/vda")];
+        let linked = [
+            (Serial, "s1"),
+            (UdevSerial, "u"),
+            (Path, "/dev/disk/by-id/x"),
+        ];
+        assert_eq!(key(&disk), key(&linked));
+        assert_ne!(key(&disk), key(&[(Serial, "s2"), (Path, "/dev/vda")]));
+        let part = |number, uuid| {
+            let all = [(Serial, "s1"), (Partition, uuid), (PartitionNumber, number)];
+            key(&all)
+        };
+        assert_ne!(part("1", "a"), part("2", "b"));
+        assert_ne!(part("1", "a"), part("1", "b"));
+        assert_ne!(part("1", "a"), key(&disk));
+        let file = |system, inode, path| {
+            let name = (FileSystemName, "n");
+            key(&[(FileSystem, system), (Inode, inode), name, (Path, path)])
+        };
+        assert_eq!(file("f", "7", "/a"), file("f", "7", "/link"));
+        assert_ne!(file("f", "7", "/a"), file("f", "8", "/a"));
+        assert_ne!(file("f", "7", "/a"), file("g", "7", "/a"));
+        let unknown = |path| key(&[(Path, path)]);
+        assert_ne!(unknown("/dev/vda"), unknown("/dev/vdb"));
+        assert_eq!(Identity::new("nbd://h/v").key(), b"nbd://h/v");
     }
 
     #[track_caller]

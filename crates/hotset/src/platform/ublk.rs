@@ -350,7 +350,7 @@ impl Frontend<Door<UringDriver>> for UblkFrontend {
         memory::keep();
         let plan = Plan {
             name: name.to_owned(),
-            mark: mark(about.origin.bytes()),
+            mark: mark(&about.origin.key()),
             queues,
             params: shape(gate.device().geometry(), about),
             gate,
