@@ -5,27 +5,25 @@ use crate::sections::{
     list, remove, section, sections, set,
 };
 use control::config::{self, Attach, Volume};
-use control::job::{JobKind, JobName};
 use control::protocol::Request;
 use toml_edit::{DocumentMut, Value};
 
 /// Whether a file says what `request` changes.
 pub fn is_kept(request: &Request) -> bool {
-    let undone = |job: &str| JobName::parse(job).is_ok_and(|job| job.kind == JobKind::Replace);
-    matches!(request, Request::CancelJob { job } if undone(job))
-        || matches!(
-            request,
-            Request::SetMode { .. }
-                | Request::AddVolume { .. }
-                | Request::RemoveVolume { .. }
-                | Request::Attach { .. }
-                | Request::AddPool { .. }
-                | Request::RemovePool { .. }
-                | Request::AddDevice { .. }
-                | Request::RemoveDevice { .. }
-                | Request::AddMember { .. }
-                | Request::ReplaceMember { .. }
-        )
+    matches!(
+        request,
+        Request::SetMode { .. }
+            | Request::AddVolume { .. }
+            | Request::RemoveVolume { .. }
+            | Request::Attach { .. }
+            | Request::AddPool { .. }
+            | Request::RemovePool { .. }
+            | Request::AddDevice { .. }
+            | Request::RemoveDevice { .. }
+            | Request::AddMember { .. }
+            | Request::ReplaceMember { .. }
+            | Request::Exchanged { .. }
+    )
 }
 
 /// The roles of an array by number, and the device that has each.
@@ -109,38 +107,33 @@ pub fn edit(
                 add(list(table, "spares")?, &name);
             }
         }
-        Request::ReplaceMember {
-            array,
-            member,
-            device: new,
-            ..
-        } => {
-            let name = known(&mut file, others, new)?;
-            let roles = roles(array);
-            let role = roles.iter().find(|(role, _)| role.to_string() == *member);
-            let old = role.and_then(|(_, device)| device.clone());
-            let old = old.unwrap_or_else(|| member.clone());
+        // Until it has ended a start needs both, and takes whichever has the role.
+        Request::ReplaceMember { array, device, .. } => {
+            let name = known(&mut file, others, device)?;
             let table = section(&mut file, "array", array)?;
-            list(table, "spares")?.retain(|other| other.as_str() != Some(&name));
-            let members = list(table, "members")?;
-            let at = members
-                .iter()
-                .position(|other| other.as_str() == Some(&old));
-            let at = at.ok_or_else(|| format!("array {array} has no member {old} in it"))?;
-            members.replace(at, name);
+            if !contains(list(table, "members")?, &name) {
+                add(list(table, "spares")?, &name);
+            }
             drop_if_empty(table, "spares");
         }
-        Request::CancelJob { job } => {
-            let array = JobName::parse(job)?.of;
-            let roles = roles(&array);
-            let has: Vec<&str> = roles.iter().filter_map(|(_, d)| d.as_deref()).collect();
-            let members = list(section(&mut file, "array", &array)?, "members")?;
-            let old = has.iter().find(|name| !contains(members, name));
-            let is_new = |name: &Value| name.as_str().is_some_and(|name| !has.contains(&name));
-            let at = members.iter().position(is_new);
-            if let (Some(old), Some(at)) = (old, at) {
-                members.replace(at, *old);
-            }
+        Request::Exchanged {
+            array,
+            member,
+            device,
+        } => {
+            let table = section(&mut file, "array", array)?;
+            let members = list(table, "members")?;
+            let is_it = |other: &Value| other.as_str() == Some(member);
+            let at = members.iter().position(is_it);
+            let gone = match at {
+                Some(at) => {
+                    members.replace(at, device);
+                    device
+                }
+                None => member,
+            };
+            list(table, "spares")?.retain(|other| other.as_str() != Some(gone));
+            drop_if_empty(table, "spares");
         }
         _ => (),
     }
@@ -174,10 +167,9 @@ fn holder(files: &[DocumentMut], request: &Request) -> Result<usize, String> {
         Request::AddDevice { pool, .. }
         | Request::RemoveDevice { pool, .. }
         | Request::RemovePool { pool } => ("pool", pool.clone()),
-        Request::AddMember { array, .. } | Request::ReplaceMember { array, .. } => {
-            ("array", array.clone())
-        }
-        Request::CancelJob { job } => ("array", JobName::parse(job)?.of),
+        Request::AddMember { array, .. }
+        | Request::ReplaceMember { array, .. }
+        | Request::Exchanged { array, .. } => ("array", array.clone()),
         _ => return Ok(0),
     };
     let is_inline = |file: &DocumentMut| {
@@ -295,31 +287,46 @@ unix = "/run/hotset/nbd.sock"
         let removed = with(&added, Request::RemovePool { pool: "p".into() }).unwrap();
         assert!(!removed.contains("name = \"p\"") && removed.contains("name = \"y\""));
 
-        let replace = |member: &str| Request::ReplaceMember {
+        // Until an exchange has ended, a start has both devices.
+        let replace = |member: &str, device| Request::ReplaceMember {
             array: "mirror".into(),
             member: member.into(),
-            device: new("c"),
+            device,
             overwrite: true,
         };
-        for member in ["b", "1"] {
-            let after = with(TEXT, replace(member)).unwrap();
-            assert!(
-                after.contains("members = [\"a\", \"c\"] # both in bay 2"),
-                "{after}"
-            );
-        }
-        // Of an exchange that is cancelled the old one stays.
-        let exchanged = with(TEXT, replace("b")).unwrap();
-        let cancel = Request::CancelJob {
-            job: "replace:mirror".into(),
+        let exchanged = |member: &str, device: &str| Request::Exchanged {
+            array: "mirror".into(),
+            member: member.into(),
+            device: device.into(),
         };
-        assert!(is_kept(&cancel));
-        let after = with(&exchanged, cancel.clone()).unwrap();
-        assert!(
-            after.contains("members = [\"a\", \"b\"] # both in bay 2"),
-            "{after}"
+        let lists = |text: &str| {
+            let read = config::parse(text, &mut Vec::new());
+            let names = |names: &[config::Name]| names.iter().map(|n| n.to_string()).collect();
+            let array = &read.arrays[0];
+            let lists: [Vec<String>; 2] = [names(&array.members.value), names(&array.spares.value)];
+            lists.map(|list| list.join(" "))
+        };
+        for member in ["b", "1"] {
+            let begun = with(TEXT, replace(member, new("c"))).unwrap();
+            assert_eq!(lists(&begun), ["a b", "c"]);
+            assert!(begun.contains("members = [\"a\", \"b\"] # both in bay 2"));
+            let ended = with(&begun, exchanged("b", "c")).unwrap();
+            assert_eq!(lists(&ended), ["a c", ""]);
+            assert!(ended.contains("members = [\"a\", \"c\"] # both in bay 2"));
+            // Of one that is cancelled the old one stays.
+            let ended = with(&begun, exchanged("c", "b")).unwrap();
+            assert_eq!(lists(&ended), ["a b", ""]);
+            // A spare that serves is exchanged like any other.
+            let next = with(&begun, replace("c", new("d"))).unwrap();
+            assert_eq!(lists(&next), ["a b", "c d"]);
+            let ended = with(&next, exchanged("c", "d")).unwrap();
+            assert_eq!(lists(&ended), ["a b", "d"]);
+        }
+        let named = NamedOrNew::Named("b".into());
+        assert_eq!(
+            lists(&with(TEXT, replace("0", named)).unwrap()),
+            ["a b", ""]
         );
-        assert_eq!(with(TEXT, cancel).unwrap(), TEXT);
         let spare = Request::AddMember {
             array: "mirror".into(),
             device: new("d"),

@@ -21,6 +21,7 @@ use control::check::new_problems_of;
 use control::client::{Client, Error};
 use control::files::Files;
 use control::protocol::Request;
+use control::status::{Member, Status};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -30,6 +31,14 @@ use std::path::{Path, PathBuf};
 /// unless it is `temporary`. The file is prepared first, so that one that cannot
 /// be written changes nothing.
 pub fn change(client: &mut Client, request: &Request, temporary: bool) -> Result<(), Error> {
+    if temporary
+        && let Request::ReplaceMember { array, member, .. } = request
+        && is_in_sync(&client.status()?, array, member)
+    {
+        let what = "an exchange of a sound member is not temporary: the next start would lack the \
+                    new one. Leave out --temporary.";
+        return Err(Error::Refused(what.into()));
+    }
     if temporary || !edit::is_kept(request) {
         return client.command(request);
     }
@@ -76,6 +85,16 @@ fn agrees(files: &Files, at: usize, after: &str) -> Result<(), String> {
             changed.show(problem)
         )),
     }
+}
+
+/// Whether `member`, a device or the number of a role, is in sync.
+fn is_in_sync(status: &Status, array: &str, member: &str) -> bool {
+    let array = status.arrays.iter().find(|other| other.name == array);
+    let is_it = |other: &&Member| {
+        other.device.as_deref() == Some(member) || other.role.to_string() == member
+    };
+    let member = array.and_then(|array| array.members.iter().find(is_it));
+    member.is_some_and(|member| member.state == "in sync")
 }
 
 /// Whether the files are as the daemon has read them.

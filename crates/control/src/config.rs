@@ -75,7 +75,7 @@ sections! {
         chunk: Bytes = "64KiB",
             "What lies on one member before the next follows, in striped levels; counts when the array is made.";
         detection: Duration = "10s",
-            "A member that does not answer for this long is lost, unless the array cannot do without it.";
+            "A member that does not answer for this long is lost, unless the array cannot do without it. One that is an array with redundancy has twice the time of its own members at least.";
         rebuild_rate: Bytes = "10MiB",
             "Bytes a second that a rebuild or a scrub moves while clients do I/O; else it takes what the members give.";
         scrub_interval: Duration = "30d",

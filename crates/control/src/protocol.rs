@@ -140,6 +140,16 @@ pub enum Request {
         /// Whether what the device holds may be lost.
         overwrite: bool,
     },
+    /// Has the configuration say how an exchange of members has ended, which the daemon asks
+    /// for itself.
+    Exchanged {
+        /// The array.
+        array: String,
+        /// The device that is not in it any more.
+        member: String,
+        /// The device that has its place.
+        device: String,
+    },
     /// Begins to compare all that an array holds twice.
     Scrub {
         /// The array.

@@ -13,8 +13,10 @@ use crate::configuration::read_again;
 use block::{BoxDevice, Deadline, IoError, IoResult, Kind, Nanos, TargetId};
 use claim::{Behind, Claim};
 use control::address::NbdUri;
+use control::client::Client;
 use control::config::{self, Config, Name};
 use control::place::Place;
+use control::protocol::Request;
 use control::status::Wear;
 use node::{Event, LogWitness, Platform, Process, Remembered};
 use origin::Identity;
@@ -37,6 +39,8 @@ pub struct UringPlatform {
     state: Rc<Path>,
     /// What the configuration was read from, where it was a file.
     file: Option<Rc<Path>>,
+    /// Where it is asked for changes.
+    control: Rc<Path>,
 }
 
 /// What keeps other users away.
@@ -70,13 +74,15 @@ impl UringPlatform {
             local,
             state: Rc::from(state),
             file: None,
+            control: Rc::from(Path::new("")),
         }
     }
 
-    /// The same, whose configuration is in `file`.
-    pub fn configured_by(self, file: Option<&Path>) -> UringPlatform {
+    /// The same, whose configuration is in `file`, and which is asked for changes at `control`.
+    pub fn configured_by(self, file: Option<&Path>, control: &Path) -> UringPlatform {
         UringPlatform {
             file: file.map(Rc::from),
+            control: Rc::from(control),
             ..self
         }
     }
@@ -171,6 +177,17 @@ impl Platform for UringPlatform {
         let file = file.to_path_buf();
         let reading = self.host.aside(move || read_again(&file)).await;
         reading.map_err(|error| error.to_string())?
+    }
+
+    async fn amend(&self, request: Request) -> Option<Result<(), String>> {
+        self.file.as_ref()?;
+        let control = self.control.to_path_buf();
+        let amending = self.host.aside(move || {
+            let mut client = Client::connect(&control)?;
+            amend::change(&mut client, &request, false)
+        });
+        let amended = amending.await.map_err(|error| error.to_string());
+        Some(amended.and_then(|amended| amended.map_err(|error| error.to_string())))
     }
 
     async fn witness(&self, pool: &Name) -> IoResult<(BoxDevice, Hold)> {

@@ -75,7 +75,7 @@ pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
             async move {
                 let (state, file) = (&config.daemon.state.value, config.files.main());
                 let platform = UringPlatform::new(host.clone(), local, state);
-                let platform = platform.configured_by(file);
+                let platform = platform.configured_by(file, &config.daemon.control.value);
                 let ended = run(config, cold, platform, host, sockets).await;
                 *ended_with.lock().expect("no panic under this lock") = ended;
             }

@@ -159,7 +159,7 @@ fn work_on_an_array_is_listed_and_cancelled() {
     run(check.arg(place.path("hotset.toml")));
 
     run(&mut place.command("array fail disk b"));
-    run(&mut place.command("array replace --temporary --yes disk 1 new"));
+    run(&mut place.command("array replace --yes disk 1 new"));
     assert_eq!(under_way(&daemon, "rebuild:disk")["can_cancel"], false);
     let cancel = "job cancel rebuild:disk";
     refused(

@@ -93,7 +93,7 @@ fn sound(kind: Kind) -> Vec<u8> {
             commit.encode(OWNER, &mut block);
         }
         Kind::ArraySuperblock => superblock::SuperblockRow::ZERO.seal(&mut block),
-        Kind::ArrayBitmap => bitmap::encode(&mut block, OWNER, 0, &[0, 9, bitmap::REGIONS - 1]),
+        Kind::ArrayBitmap => bitmap::encode(&mut block, OWNER, 0, 7, &[0, 9, bitmap::REGIONS - 1]),
         Kind::ArrayRecord => {
             let run = |member| journal::Run {
                 member,

@@ -95,7 +95,7 @@ impl<P: Platform> Devices<P> {
 
     /// Opens `source` for an array that runs, which is to have it.
     async fn open_member(&self, running: &Running, source: &Source) -> IoResult {
-        let role = Role::Member(nanos(running.config.detection.value));
+        let role = Role::Member(self.detection(&running.config));
         let lease = self.open(source, role).await?;
         let ended = match running.ended.get() {
             true => Err(running.array().geometry().error(Kind::Gone, "was closed")),
@@ -115,8 +115,7 @@ impl<P: Platform> Devices<P> {
                 running.ended.set(true);
                 result = running.array().close().await;
                 running.report_events(&self.platform);
-                let given = running.given.borrow().clone();
-                for member in running.members().chain(given) {
+                for member in self.members_of(&running) {
                     let closed = self.close(&member).await;
                     result = result.and(closed);
                 }
@@ -141,17 +140,49 @@ impl<P: Platform> Devices<P> {
         }
     }
 
+    /// The array of the configuration that `running` is, as it is now.
+    pub(super) fn array_of(&self, running: &Running) -> config::Array {
+        let config = self.config();
+        let mut arrays = config.arrays.iter();
+        let array = arrays.find(|array| array.name.value == running.config.name.value);
+        array.unwrap_or(&running.config).clone()
+    }
+
+    /// Its devices, those among them that were given while it runs: members, then spares.
+    pub(super) fn members_of(&self, running: &Running) -> Vec<Name> {
+        let array = self.array_of(running);
+        let lists = [array.members.value, array.spares.value];
+        lists.into_iter().flatten().collect()
+    }
+
     /// Whether an array that runs has `name`.
     fn is_member(&self, name: &Name) -> bool {
         let running = self.running.borrow();
-        running.iter().any(|running| {
-            running.given.borrow().contains(name) || running.members().any(|m| m == *name)
-        })
+        running
+            .iter()
+            .any(|running| self.members_of(running).contains(name))
+    }
+
+    /// In what time a member of `array` has to answer. One that is an array with redundancy may
+    /// take twice as long as its own members, so that it can do without one of them first.
+    fn detection(&self, array: &config::Array) -> Nanos {
+        let config = self.config();
+        let below = |other: &&config::Array| {
+            let mut members = array.members.value.iter().chain(&array.spares.value);
+            members.any(|member| *member == other.name.value)
+        };
+        let arrays = config.arrays.iter().filter(below);
+        let needs = |below: &config::Array| {
+            let times = 1 + u64::from(below.level.value.is_redundant());
+            self.detection(below).0.saturating_mul(times)
+        };
+        let longest = arrays.map(needs).max();
+        nanos(array.detection.value).max(Nanos(longest.unwrap_or_default()))
     }
 
     /// How arrays of this configuration behave.
-    fn options(array: &config::Array) -> Options {
-        let detection = nanos(array.detection.value);
+    fn options(&self, array: &config::Array) -> Options {
+        let detection = self.detection(array);
         Options {
             // The rest is for asking another member.
             timeout: Some(Nanos(detection.0 / 10 * 9)),
@@ -175,7 +206,7 @@ impl<P: Platform> Devices<P> {
 
     /// Opens the members of `array` that can be used; of those that cannot, why.
     async fn members(&self, array: &config::Array) -> (Vec<Lease<P>>, Vec<String>) {
-        let role = Role::Member(nanos(array.detection.value));
+        let role = Role::Member(self.detection(array));
         let names = array.members.value.iter().chain(&array.spares.value);
         let opened = join_all(names.map(async |name| {
             let source = self.find(name).ok_or_else(|| {
@@ -227,7 +258,7 @@ impl<P: Platform> Devices<P> {
         array: &config::Array,
         device: &BoxDevice,
     ) -> IoResult<Option<Superblock>> {
-        let (env, limit) = (self.env(), nanos(array.detection.value));
+        let (env, limit) = (self.env(), self.detection(array));
         let deadline = Deadline::new(&env.timer, limit);
         let examined = deadline.bound(raid::examine(&env, device)).await;
         examined.unwrap_or_else(|| {
@@ -287,7 +318,7 @@ impl<P: Platform> Devices<P> {
                 return Err(IoError::new(Kind::Gone, what));
             }
             let all = members.iter().map(of).collect();
-            let (level, options) = (array.level.value, Self::options(array));
+            let (level, options) = (array.level.value, self.options(array));
             return raid::raw(&env, name, level, all, chunk, options).await;
         }
         let all: Vec<Candidate> = members.iter().map(of).collect();
@@ -318,7 +349,7 @@ impl<P: Platform> Devices<P> {
                 member: name.clone(),
             });
         }
-        let options = Self::options(array);
+        let options = self.options(array);
         let made =
             raid::assemble(&env, Some(name), self.fresh(), candidates, start, options).await?;
         let found = made.report().level;
@@ -369,7 +400,7 @@ impl<P: Platform> Devices<P> {
             place: swappable,
             config: config.clone(),
             by_hand: RefCell::default(),
-            given: RefCell::default(),
+            exchange: RefCell::default(),
             scrub: RefCell::default(),
             scrub_again: Cell::default(),
             reported: Cell::new(0),

@@ -118,6 +118,10 @@ pub enum Event {
     ArrayReassembled {
         array: Name,
     },
+    ExchangeNotKept {
+        array: Name,
+        why: String,
+    },
     ArrayNotReassembled {
         array: Name,
         why: String,
@@ -287,6 +291,11 @@ impl fmt::Display for Event {
             Event::ArrayReassembled { array } => {
                 write!(f, "array {array} is reassembled")
             }
+            Event::ExchangeNotKept { array, why } => write!(
+                f,
+                "array {array}: the configuration file does not say yet how an exchange of members \
+                 has ended ({why}). It is tried again."
+            ),
             Event::ArrayNotReassembled { array, why } => {
                 write!(f, "array {array} cannot be reassembled: {why}")
             }

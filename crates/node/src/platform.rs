@@ -10,6 +10,7 @@ use block::{BoxDevice, Driver, IoResult, Nanos};
 use control::address::NbdUri;
 use control::config::{self, Config, Name};
 use control::place::Place;
+use control::protocol::Request;
 use control::status::Wear;
 use layout::LogSuperblock;
 use origin::Identity;
@@ -43,6 +44,12 @@ pub trait Platform: Clone + 'static {
 
     /// Reads the configuration that the node was started from once more; as it is now.
     async fn configuration(&self) -> Result<Config, String>;
+
+    /// Has a client ask the node for `request`, and the file of its configuration say the same;
+    /// `None` if it has no file.
+    async fn amend(&self, _request: Request) -> Option<Result<(), String>> {
+        None
+    }
 
     /// The file beside a pool that remembers its devices, made if it is missing, and for
     /// nobody else.

@@ -6,9 +6,10 @@
 use crate::array::Array;
 use crate::core::Core;
 use crate::member::Member;
-use block::IoResult;
+use block::{Buf, IoResult, Kind, Version};
 use layout::BLOCK_BYTES;
-use std::rc::Rc;
+use layout::array::bitmap;
+use std::rc::{Rc, Weak};
 
 /// How an array is assembled.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,10 +51,15 @@ impl Drop for Starting {
     }
 }
 
-async fn begin(core: &Rc<Core>, returned: Returned, start: Start) -> IoResult {
+async fn begin(core: &Rc<Core>, mut returned: Returned, start: Start) -> IoResult {
+    let maps = read_maps(core).await;
+    let outdated = leave_outdated(core, &maps, start)?;
+    let maps = maps.into_iter();
+    let maps: Vec<_> = maps.filter(|map| !outdated.contains(&map.role)).collect();
+    returned.extend(give_again(core, &outdated, true));
     core.want_commit();
     core.commit().await?;
-    take_over_bitmap(core).await?;
+    take_over_bitmap(core, &maps).await?;
     if !core.journals.is_empty() {
         let stripes = core.replay(start.degraded).await?;
         if stripes > 0 {
@@ -68,9 +74,11 @@ async fn begin(core: &Rc<Core>, returned: Returned, start: Start) -> IoResult {
             ));
         }
     }
+    let behind = leave_behind(core, &maps);
+    returned.extend(give_again(core, &behind, false));
     for (role, member, whole) in returned {
         let name = member.name.clone();
-        let adopted = core.adopt(core.claim(role)?, member, whole).await;
+        let adopted = take_back(core, role, member, whole).await;
         // It was missing in any case; the others carry the array, or say that they cannot.
         if let Err(error) = adopted {
             core.check_up()?;
@@ -84,22 +92,171 @@ async fn begin(core: &Rc<Core>, returned: Returned, start: Start) -> IoResult {
     Ok(())
 }
 
-/// Reads which regions may differ, from every member that is in sync.
-async fn take_over_bitmap(core: &Rc<Core>) -> IoResult {
-    let Some(bitmap) = &core.bitmap else {
-        return Ok(());
+async fn take_back(core: &Rc<Core>, role: usize, member: Rc<Member>, whole: bool) -> IoResult {
+    let claim = core.claim(role)?;
+    let writes = core.entry(role).map_writes;
+    let whole = whole || !core.take_marks(&member, writes).await?;
+    core.adopt(claim, member, whole).await
+}
+
+/// The members of `roles`, which were left behind, and are to be filled again.
+fn give_again(core: &Rc<Core>, roles: &[usize], whole: bool) -> Returned {
+    let of = |role: &usize| {
+        let member = core.slots[*role].member.take()?;
+        // It is asked again, as one that is on its way to a role.
+        *member.array.borrow_mut() = Weak::new();
+        Some((*role, member, whole))
     };
-    for (role, member) in core.live() {
-        if !core.is_in_sync(role) {
-            continue;
-        }
-        for block in 0..bitmap.blocks() {
-            let buf = core.env.pool.take(BLOCK_BYTES);
+    roles.iter().filter_map(of).collect()
+}
+
+/// The write-intent map of a member in sync.
+struct Map {
+    role: usize,
+    /// How often it had been written; `None` if nothing of it is legible.
+    writes: Option<u32>,
+    blocks: Vec<Buf>,
+}
+
+impl Core {
+    /// The blocks of the map of `member`; zeroes where they cannot be read.
+    async fn read_map(&self, member: &Member) -> (Option<u32>, Vec<Buf>) {
+        let (mut writes, mut blocks) = (None, Vec::new());
+        let bitmap = self.bitmap.as_ref();
+        for (block, bitmap) in bitmap
+            .iter()
+            .flat_map(|b| (0..b.blocks()).map(move |i| (i, b)))
+        {
+            let buf = self.env.pool.take(BLOCK_BYTES);
             let (mut buf, result) = member.read_meta(bitmap.place(block), buf).await;
             if result.is_err() {
                 buf.fill(0);
             }
-            bitmap.adopt(block, &buf, core.meta().array);
+            let of_block = bitmap::writes(&buf, self.meta().array, block);
+            writes = writes.into_iter().chain(of_block).reduce(bitmap::newest);
+            blocks.push(buf);
+        }
+        (writes, blocks)
+    }
+
+    /// Whether `member`, which was lost when the map had been written `writes` times, has the map
+    /// of that time, or of one write before or after: it lacks what is marked then, here or there,
+    /// and no more. An older image of it has a map with less.
+    pub async fn take_marks(self: &Rc<Core>, member: &Member, writes: u32) -> IoResult<bool> {
+        let Some(bitmap) = &self.bitmap else {
+            return Ok(true);
+        };
+        let (its, blocks) = self.read_map(member).await;
+        let is_near = |its: u32| its.wrapping_sub(writes).wrapping_add(1) <= 2;
+        if !its.is_some_and(is_near) {
+            self.log(format!(
+                "{}: {} is not as it was when it was lost; all of it is filled",
+                self.name, member.name
+            ));
+            return Ok(false);
+        }
+        for (number, block) in blocks.iter().enumerate() {
+            bitmap.adopt(number, block, self.meta().array);
+        }
+        bitmap.write_now(self).await?;
+        Ok(true)
+    }
+}
+
+/// The maps of the members in sync.
+async fn read_maps(core: &Rc<Core>) -> Vec<Map> {
+    let mut maps = Vec::new();
+    for (role, member) in core.live() {
+        if core.bitmap.is_some() && core.is_in_sync(role) {
+            let (writes, blocks) = core.read_map(&member).await;
+            maps.push(Map {
+                role,
+                writes,
+                blocks,
+            });
+        }
+    }
+    maps
+}
+
+/// Leaves behind the members whose map lacks more than one write: older images of themselves.
+fn leave_outdated(core: &Rc<Core>, maps: &[Map], start: Start) -> IoResult<Vec<usize>> {
+    let newest = maps.iter().filter_map(|map| map.writes);
+    let newest = newest.reduce(bitmap::newest).unwrap_or(0);
+    let is_old = |map: &&Map| map.writes.is_some_and(|its| newest.wrapping_sub(its) > 1);
+    let old: Vec<_> = maps.iter().filter(is_old).map(|map| map.role).collect();
+    let names = |roles: &[usize]| {
+        let of = |role: &usize| core.slots[*role].member.borrow().clone();
+        let names = roles
+            .iter()
+            .filter_map(of)
+            .map(|member| member.name.clone());
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let can_run = core
+        .shape
+        .can_run(|role| core.is_in_sync(role) && !old.contains(&role));
+    if !can_run && !start.degraded {
+        return Err(core.error(
+            Kind::Invalid,
+            format!(
+                "older images of members were put back ({}), and the array cannot do without them: \
+                 bring back what they were, or start it degraded to take what they hold",
+                names(&old)
+            ),
+        ));
+    }
+    let left = match can_run {
+        true => old,
+        false => Vec::new(),
+    };
+    if let Some(bitmap) = &core.bitmap {
+        bitmap.resume_after(newest);
+    }
+    if !left.is_empty() {
+        core.log(format!(
+            "{}: {} is an older image of a member; all of it is filled",
+            core.name,
+            names(&left)
+        ));
+    }
+    left.iter().for_each(|role| core.leave(*role, true));
+    // Of those that were absent when this was decided the map says no more than that.
+    for (role, slot) in core.slots.iter().enumerate() {
+        if core.state(role).is_failed() && slot.lost_from.get() > Version::default() {
+            core.set_entry(role, |entry| entry.map_writes = newest);
+        }
+    }
+    Ok(left)
+}
+
+/// Leaves behind the members whose map lacks one write, which a loss of power or an image taken
+/// just before leaves: with what is marked they are filled from those that have it, if these
+/// can do without them.
+fn leave_behind(core: &Rc<Core>, maps: &[Map]) -> Vec<usize> {
+    let newest = maps.iter().filter_map(|map| map.writes);
+    let newest = newest.reduce(bitmap::newest);
+    let mut left = Vec::new();
+    for map in maps
+        .iter()
+        .filter(|map| map.writes.is_some() && map.writes != newest)
+    {
+        if core.is_in_sync(map.role) && !core.is_needed(map.role) {
+            core.leave(map.role, false);
+            left.push(map.role);
+        }
+    }
+    left
+}
+
+/// Takes over which regions may differ, from every member that is in sync.
+async fn take_over_bitmap(core: &Rc<Core>, maps: &[Map]) -> IoResult {
+    let Some(bitmap) = &core.bitmap else {
+        return Ok(());
+    };
+    for map in maps {
+        for (number, block) in map.blocks.iter().enumerate() {
+            bitmap.adopt(number, block, core.meta().array);
         }
     }
     if core.journals.is_empty() {

@@ -7,7 +7,7 @@ use crate::fitness::{check_spare, unusable};
 use crate::levels::{Level, Redundancy, Shape};
 use crate::maintenance::Progress;
 use crate::member::{Candidate, Member, MemberCounts};
-use crate::membership::Membership;
+use crate::membership::{Known, Membership};
 use crate::scrub::ScrubReport;
 use crate::superblock::{MemberState, Scrubbed};
 use block::{
@@ -125,7 +125,7 @@ impl Array {
             spares: core.waiting().iter().map(|m| m.name.clone()).collect(),
             replaced: core.replacement.borrow().as_ref().map(|r| r.role),
             progress: (progress.total > Sectors::ZERO).then_some(progress),
-            bad: core.roster.now().bad.clone(),
+            bad: core.lost(),
             scrubbed: core.roster.now().scrubbed,
             down: core.down.borrow().clone(),
             warnings: crate::place::warnings(&core.shape, &domains.collect::<Vec<_>>()),
@@ -242,6 +242,7 @@ impl Array {
                 let member = member(candidate, found.member());
                 member.worse_copy.set(found.worse_copy(&now));
                 let whole = membership != (Membership::Stale { whole: false });
+                let whole = whole || !core.take_marks(&member, entry.map_writes).await?;
                 return core.adopt(claim, member, whole).await;
             }
             if !overwrite {
@@ -252,7 +253,11 @@ impl Array {
                 return Err(core.error(Kind::Invalid, what));
             }
         }
-        if let Some(found) = found.filter(|_| !overwrite) {
+        let is_own_spare = |found: &Known| {
+            let is_ours = found.newest().array == meta.array;
+            is_ours && found.is_spare() && role.is_none()
+        };
+        if let Some(found) = found.filter(|found| !overwrite && !is_own_spare(found)) {
             let what = format!(
                 "{name} belongs to array {}; confirm that it may be overwritten",
                 found.newest().name

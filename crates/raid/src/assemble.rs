@@ -356,7 +356,7 @@ fn parts_of(
     let places = places(&mut found, truth, &shape, notes);
     check_absent(&shape, &places, truth, start)?;
     let unheard = unheard(&places, truth);
-    let (mut members, mut returned) = (Vec::new(), Vec::new());
+    let (mut members, mut returned, mut left) = (Vec::new(), Vec::new(), Vec::new());
     for (role, (place, entry)) in places.into_iter().zip(&truth.table).enumerate() {
         let mut entry = *entry;
         let membership = place.membership;
@@ -378,6 +378,7 @@ fn parts_of(
             let whole = matches!(entry.state, MemberState::Rebuilding { whole: true });
             entry.state = MemberState::Failed { whole };
             entry.failed_at = truth.sealed + 1;
+            left.push(role);
         }
         members.push((member, entry));
     }
@@ -387,7 +388,11 @@ fn parts_of(
     } in found
     {
         if known.is_spare() {
-            spares.push(new(candidate, &known));
+            let most = sizes.iter().max().copied().unwrap_or_default();
+            match unusable(&candidate, truth.block, truth.data_at + most) {
+                Some(why) => notes.push(why),
+                None => spares.push(new(candidate, &known)),
+            }
         } else {
             notes.push(format!(
                 "{} was replaced by another member; add it as a spare, or remove it",
@@ -408,10 +413,14 @@ fn parts_of(
         }),
         past,
         bad: truth.bad.clone(),
+        gaps: truth.gaps.clone(),
         scrubbed: truth.scrubbed,
         shape,
     };
     let core = Core::new(parts, env.clone(), options)?;
+    for role in left {
+        core.slots[role].lost_from.set(core.roster.version().next());
+    }
     for role in unheard {
         let next = core.roster.version().next();
         core.slots[role].known_from.set(next);

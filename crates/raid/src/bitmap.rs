@@ -5,6 +5,8 @@
 //!     a write is in flight to r ⟹ r is marked durably on every live member
 //!     a bit is cleared    ⟹ all members are in sync, and a flush has covered
 //!                             the writes to r
+//!     the map is written  ⟹ every live member has the write before (`writes`), so that one with
+//!                             less is an older image of itself
 //!
 //! A bit costs a write, so that one which is wanted again soon after it was cleared
 //! was cleared in vain: where most were, bits are left longer.
@@ -37,6 +39,9 @@ pub(crate) struct Bitmap {
     again: Cell<usize>,
     /// How often the time that bits are left has been doubled.
     stretch: Cell<u32>,
+    /// How often the map has been written, and whether the members have all of the last write.
+    writes: Cell<u32>,
+    is_written: Cell<bool>,
 }
 
 /// Regions that a larger bitmap would make smaller than this would cost more writes than the
@@ -64,6 +69,8 @@ impl Bitmap {
             unmarked: RefCell::default(),
             again: Cell::new(0),
             stretch: Cell::new(0),
+            writes: Cell::new(0),
+            is_written: Cell::new(true),
         }
     }
 
@@ -113,6 +120,16 @@ impl Bitmap {
     /// Where a block of the bitmap is on a member.
     pub fn place(&self, block: usize) -> Sectors {
         bitmap::place(self.regions(), self.data_at, block)
+    }
+
+    /// How often it has been written, with a write that goes on.
+    pub fn writes(&self) -> u32 {
+        self.writes.get()
+    }
+
+    /// Members have had it `writes` times.
+    pub fn resume_after(&self, writes: u32) {
+        self.writes.set(writes);
     }
 
     /// Takes over a block of the bitmap that was found on a member.
@@ -166,10 +183,17 @@ impl Bitmap {
         }
         let stale = std::mem::take(&mut *self.stale.borrow_mut());
         let image = self.intent.image();
+        // One that was cut short is written again.
+        if self.is_written.replace(false) {
+            self.writes.set(self.writes.get().wrapping_add(1));
+        }
         let result = self.write_blocks(core, &stale, &image).await;
         match result {
             // The blocks that are not stale are as the last image had them.
-            Ok(()) => _ = image.written(),
+            Ok(()) => {
+                let _ = image.written();
+                self.is_written.set(true);
+            }
             Err(_) => self.stale.borrow_mut().extend(stale),
         }
         result
@@ -186,7 +210,13 @@ impl Bitmap {
             let (first, end) = (block * REGIONS, self.regions().min((block + 1) * REGIONS));
             let here = (first..end).filter(|region| marked.has(*region));
             let here: Vec<_> = here.map(|region| region - first).collect();
-            bitmap::encode(&mut buf, core.meta().array, *block, &here);
+            bitmap::encode(
+                &mut buf,
+                core.meta().array,
+                *block,
+                self.writes.get(),
+                &here,
+            );
             let (image, place) = (buf.share(), self.place(*block));
             let live = core.live();
             let writes = live

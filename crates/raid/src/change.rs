@@ -154,7 +154,12 @@ impl Core {
             let error = self.error(Kind::Gone, "no member took the write");
             return Err(error.at(piece.extent));
         }
-        self.clear_bad(extent).await?;
+        let legs = |piece: Piece| {
+            let legs = piece.legs().to_vec().into_iter();
+            legs.map(move |leg| (leg.member, Extent::new(leg.at, piece.extent.len)))
+        };
+        let written = self.shape.pieces(extent).flat_map(legs);
+        self.clear_lost(Some(extent), written).await?;
         Ok(known)
     }
 

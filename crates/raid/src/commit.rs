@@ -15,7 +15,9 @@
 
 use crate::core::Core;
 use crate::member::Member;
-use crate::superblock::{MemberEntry, MemberState, Position, ROLE_SPARE, Scrubbed, Superblock};
+use crate::superblock::{
+    Gap, MemberEntry, MemberState, Position, ROLE_SPARE, Scrubbed, Superblock,
+};
 use block::{Extent, IoResult, Kind, Mutex, Proof};
 use futures_util::future::join_all;
 use layout::array::SUPERBLOCKS;
@@ -43,6 +45,8 @@ pub(crate) struct Roster {
     pub table: Vec<MemberEntry>,
     /// Lost sectors of the array, sorted.
     pub bad: Vec<Extent>,
+    /// What single members lack, sorted by role and place.
+    pub gaps: Vec<Gap>,
     pub scrubbed: Scrubbed,
 }
 
@@ -108,6 +112,7 @@ impl Core {
             journal_slots: meta.journal_slots,
             table: roster.table.clone(),
             bad: roster.bad.clone(),
+            gaps: roster.gaps.clone(),
             scrubbed: roster.scrubbed,
         }
     }
@@ -127,10 +132,14 @@ impl Core {
         }
     }
 
-    /// The proof that every live member knows that the one of `role` is not in sync, which is so.
-    pub async fn commit_without(self: &Rc<Core>, role: usize) -> IoResult<Proof> {
+    /// The proof that every live member knows that the one of `role` is not in sync, or lacks
+    /// `band`, which is so.
+    pub async fn commit_without(self: &Rc<Core>, role: usize, band: Extent) -> IoResult<Proof> {
         self.commit().await?;
-        let out = |roster: &Roster| roster.table[role].state != MemberState::InSync;
+        let out = |roster: &Roster| {
+            let lacks = |gap: &Gap| gap.role == role && gap.extent.contains(band);
+            roster.table[role].state != MemberState::InSync || roster.gaps.iter().any(lacks)
+        };
         if let Some(proof) = self.roster.proof(out) {
             return Ok(proof);
         }
@@ -139,6 +148,15 @@ impl Core {
     }
 
     async fn commit_now(self: Rc<Core>) -> IoResult<Proof> {
+        let written = self.write_roster().await;
+        match &written {
+            Ok(_) => self.stuck_since.set(None),
+            Err(error) => self.check_stuck(error),
+        }
+        written
+    }
+
+    async fn write_roster(self: &Rc<Core>) -> IoResult<Proof> {
         let _alone = self.commits.committing.lock().await;
         loop {
             if let Some(proof) = self.proof() {

@@ -13,10 +13,10 @@ use crate::journal::Journal;
 use crate::late::Late;
 use crate::levels::{Leg, Piece, Shape};
 use crate::member::{Member, is_loss};
-use crate::membership::Known;
 use crate::replace::Replacement;
+use crate::rests::Rests;
 use crate::scratch;
-use crate::superblock::{MemberEntry, MemberState, Scrubbed};
+use crate::superblock::{Gap, MemberEntry, MemberState, Scrubbed};
 use block::{
     Device, Durable, Env, Extent, FlushErrors, Geometry, IoError, IoResult, Kind, Mutex, Nanos,
     RangeLock, Reserve, Sectors, Seen, Signal, Version,
@@ -26,6 +26,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+
+/// How long members that take no superblock may recover.
+const STUCK_MAX: Nanos = Nanos::from_secs(1);
 
 /// How an array behaves.
 #[derive(Clone, Debug)]
@@ -78,6 +81,8 @@ pub(crate) struct Slot {
     /// The version of the roster with which every member knows that it is in sync. Before that none may
     /// be lost that would take itself for the only one.
     pub known_from: Cell<Version>,
+    /// The version of the roster with which it was left behind last.
+    pub lost_from: Cell<Version>,
     /// What has been logged of it since it was last in sync.
     pub logged: RefCell<BTreeSet<String>>,
 }
@@ -93,9 +98,9 @@ pub(crate) struct Core {
     /// All of these, and those that were here before; see [`Core::know`].
     pub members: RefCell<Vec<Weak<Member>>>,
     /// Devices on their way to become a spare, or to take a place.
-    joining: RefCell<BTreeSet<Arc<str>>>,
+    pub joining: RefCell<BTreeSet<Arc<str>>>,
     /// Roles that a device is on its way to take.
-    claimed: RefCell<BTreeSet<usize>>,
+    pub claimed: RefCell<BTreeSet<usize>>,
     pub meta: Option<Meta>,
     pub bitmap: Option<Bitmap>,
     /// Of RAID 5, by role.
@@ -128,6 +133,11 @@ pub(crate) struct Core {
     pub late: Late,
     /// What takes the place of a member in sync once it is whole.
     pub replacement: RefCell<Option<Replacement>>,
+    /// When the filling of members rests.
+    pub rests: Rests,
+    /// When it is next tried to fill what members lack, and the pause after that.
+    pub gaps_due: Cell<Nanos>,
+    pub gaps_pause: Cell<Nanos>,
     /// How many stripes of RAID 5 are changed at once.
     pub lanes: RangeLock,
     /// Who is to know that the array waits for a member that does not answer.
@@ -136,6 +146,8 @@ pub(crate) struct Core {
     pub zeroing: Mutex,
     /// Of RAID 5: memory beside that of its callers.
     pub reserve: Option<Reserve>,
+    /// Since when who is in the array cannot be recorded.
+    pub stuck_since: Cell<Option<Nanos>>,
     pub closed: Cell<bool>,
 }
 
@@ -148,6 +160,7 @@ pub(crate) struct Parts {
     pub meta: Option<Meta>,
     pub past: Past,
     pub bad: Vec<Extent>,
+    pub gaps: Vec<Gap>,
     pub scrubbed: Scrubbed,
 }
 
@@ -176,6 +189,7 @@ impl Core {
         let roster = Roster {
             table,
             bad: parts.bad,
+            gaps: parts.gaps,
             scrubbed: parts.scrubbed,
         };
         let core = Rc::new(Core {
@@ -190,6 +204,7 @@ impl Core {
                     // What is absent at a start may be on its way.
                     spare_at: Cell::new(env.timer.now() + options.spare_delay),
                     known_from: Cell::default(),
+                    lost_from: Cell::default(),
                     logged: RefCell::default(),
                 })
                 .collect(),
@@ -215,10 +230,14 @@ impl Core {
             commits: Commits::new(&parts.past),
             late: Late::default(),
             replacement: RefCell::default(),
+            rests: Rests::default(),
+            gaps_due: Cell::default(),
+            gaps_pause: Cell::default(),
             lanes: RangeLock::new(),
             watching: Signal::default(),
             zeroing: Mutex::default(),
             reserve,
+            stuck_since: Cell::default(),
             closed: Cell::new(false),
             shape,
             env,
@@ -370,11 +389,7 @@ impl Core {
             return false;
         }
         let whole = matches!(state, MemberState::Rebuilding { whole: true });
-        let failed_at = self.commits.after_sealed();
-        self.set_entry(role, |entry| {
-            entry.state = MemberState::Failed { whole };
-            entry.failed_at = failed_at;
-        });
+        self.leave(role, whole);
         let delay = match is_loss(error) {
             true => self.options.spare_delay,
             false => Nanos::ZERO,
@@ -389,6 +404,39 @@ impl Core {
             let _ = core.commit().await;
         });
         true
+    }
+
+    /// `role` is lost from here on, for good with the next commit. `whole`: nothing that its
+    /// member holds counts.
+    pub fn leave(&self, role: usize, whole: bool) {
+        let failed_at = self.commits.after_sealed();
+        let map_writes = self.bitmap.as_ref().map_or(0, Bitmap::writes);
+        self.set_entry(role, |entry| {
+            entry.state = MemberState::Failed { whole };
+            (entry.failed_at, entry.map_writes) = (failed_at, map_writes);
+        });
+        self.slots[role].lost_from.set(self.roster.version());
+    }
+
+    /// No member may be left behind any more because of `error`. If that lasts, and the loss of
+    /// one is not recorded, nothing was acknowledged since: the array is to be assembled again,
+    /// with that member.
+    pub fn check_stuck(&self, error: &IoError) {
+        let now = self.env.timer.now();
+        let since = self.stuck_since.get().unwrap_or(now);
+        self.stuck_since.set(Some(since));
+        if now - since < STUCK_MAX {
+            return;
+        }
+        let is_unrecorded = |role: &usize| {
+            let from = self.slots[*role].lost_from.get();
+            self.state(*role).is_failed() && self.roster.proof_of(from).is_none()
+        };
+        if let Some(role) = (0..self.slots.len()).find(is_unrecorded) {
+            self.take_down(format!(
+                "that member {role} has failed cannot be recorded: {error}"
+            ));
+        }
     }
 
     /// Refuses changes from here on.
@@ -427,62 +475,5 @@ impl Core {
             journal.free_before(done, &flushed);
         }
         Ok(())
-    }
-
-    /// The devices that wait to take a member's place, or are about to.
-    pub fn waiting(&self) -> Vec<Rc<Member>> {
-        let replacement = self.replacement.borrow();
-        let copied = replacement.iter().map(|replacement| &replacement.member);
-        self.spares.borrow().iter().chain(copied).cloned().collect()
-    }
-
-    /// A device is to join, unless it does so already or is here.
-    pub fn join(&self, name: &Arc<str>) -> IoResult<Joining<'_>> {
-        let serves = self.live().iter().any(|(_, member)| member.name == *name);
-        let waits = self.waiting().iter().any(|spare| spare.name == *name);
-        if serves || waits || !self.joining.borrow_mut().insert(name.clone()) {
-            return Err(self.error(Kind::Busy, format!("{name} is in this array already")));
-        }
-        Ok(Joining(self, name.clone()))
-    }
-
-    /// The role of which `found` is, or was last, the member.
-    pub fn role_of_found(&self, found: &Known) -> Option<usize> {
-        let ours = self.meta().array == found.newest().array;
-        let is_its = |entry: &MemberEntry| entry.uuid == found.member();
-        let role = self.roster.now().table.iter().position(is_its);
-        role.filter(|_| ours)
-    }
-
-    /// A device is to take `role`, which is lost and which no other is about to take.
-    pub fn claim(self: &Rc<Core>, role: usize) -> IoResult<Claim> {
-        if !self.state(role).is_failed() || !self.claimed.borrow_mut().insert(role) {
-            let what = format!("member {role} is in sync or being filled; see its status");
-            return Err(self.error(Kind::Busy, what));
-        }
-        let core = self.clone();
-        Ok(Claim { core, role })
-    }
-}
-
-/// The right to fill a role that is lost, which one device has at a time: whoever holds
-/// it finds the role as it was, however long it waits. See [`Core::claim`].
-pub(crate) struct Claim {
-    core: Rc<Core>,
-    pub role: usize,
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        self.core.claimed.borrow_mut().remove(&self.role);
-    }
-}
-
-/// While a device joins; see [`Core::join`].
-pub(crate) struct Joining<'a>(&'a Core, Arc<str>);
-
-impl Drop for Joining<'_> {
-    fn drop(&mut self) {
-        self.0.joining.borrow_mut().remove(&self.1);
     }
 }

@@ -125,6 +125,7 @@ pub async fn raw(
         meta: None,
         past: Past::default(),
         bad: Vec::new(),
+        gaps: Vec::new(),
         scrubbed: Default::default(),
         shape,
     };
@@ -242,6 +243,7 @@ pub async fn create(
             ..Past::default()
         },
         bad: Vec::new(),
+        gaps: Vec::new(),
         scrubbed: Default::default(),
     };
     let core = Core::new(parts, env.clone(), options)?;
@@ -281,7 +283,7 @@ async fn prepare(core: &Rc<Core>, role: usize, member: Rc<Member>, zeroed: bool)
     }
     for block in 0..core.bitmap.as_ref().map_or(1, Bitmap::blocks) {
         let mut buf = core.env.pool.take(BLOCK_BYTES);
-        bitmap::encode(&mut buf, core.meta().array, block, &[]);
+        bitmap::encode(&mut buf, core.meta().array, block, 0, &[]);
         let place = core
             .bitmap
             .as_ref()

@@ -1,14 +1,24 @@
 //! What a member that is being filled gets, from the one that it replaces or the others.
 //!
-//! What these cannot give either is lost, durably, and zeroes take its place.
+//! A read that fails is tried again after pauses that rise, sector by sector. What no other
+//! member can read by then, though each of them answers elsewhere, is left out: it is a gap of
+//! the filled member (`lost`). Nothing is ever written to a member that is read from.
+//!
+//! Invariants:
+//!     a sector becomes a gap      ⟹ a read that it depends on failed at the last try
+//!     more than may be left out in a row cannot be read   ⟹ the filling rests
 
 use crate::core::Core;
 use crate::levels::{Piece, Stripe};
 use crate::member::{Member, is_loss};
-use crate::xor::xor;
-use block::{Access, Buf, Extent, Fua, Grant, IoResult, Kind, Lba, Sectors};
+use crate::runs::with;
+use block::{Access, Buf, Extent, Fua, Grant, IoResult, Kind, Lba, Nanos, Sectors};
 use layout::BLOCK_BYTES;
+use layout::array::SUPERBLOCKS;
 use std::rc::Rc;
+
+/// The pauses after the tries of what cannot be read, but for the last.
+const PAUSES_MS: [u64; 4] = [20, 40, 80, 160];
 
 /// A member that is being filled with what a role holds.
 pub(crate) struct Filled {
@@ -20,45 +30,97 @@ impl Core {
     /// Fills what the role holds of `extent`, once copies that may differ agree there.
     pub async fn fill_in_sync(self: &Rc<Core>, filled: &Filled, extent: Extent) -> IoResult {
         if self.is_unsynced(extent) {
-            self.clone().resync_extent(extent).await?;
+            self.clone().resync_extent(extent, Fua::No).await?;
         }
-        self.fill(filled, extent).await
+        let mut left = self.parts_of(filled.role, extent);
+        for pause in PAUSES_MS {
+            left = self.fill_parts(filled, left, false).await?;
+            if left.is_empty() {
+                self.rests.end();
+                return Ok(());
+            }
+            self.env.timer.sleep(Nanos::from_millis(pause)).await;
+        }
+        self.check_answers().await?;
+        self.fill_parts(filled, left, true).await?;
+        self.commit().await
     }
 
-    /// Fills what the role holds of `extent`.
-    async fn fill(self: &Rc<Core>, filled: &Filled, extent: Extent) -> IoResult {
+    /// What the role holds of `extent`, of its member's data.
+    fn parts_of(&self, role: usize, extent: Extent) -> Vec<Extent> {
         if self.shape.level().has_parity() {
             let first = self.shape.stripe_at(extent.start).number;
             let count = extent.len.0.div_ceil(self.shape.width().0);
-            for number in first..first + count {
-                self.fill_stripe(filled, self.shape.stripe(number)).await?;
-            }
-            return Ok(());
+            let rows = (first..first + count).map(|number| self.shape.stripe(number).row());
+            return rows
+                .map(|row| Extent::new(row, self.shape.chunk()))
+                .collect();
         }
-        self.room_for(extent.len.bytes() as usize).await;
-        let _busy = self.busy.lock(extent, Access::Exclusive).await;
-        for piece in self.shape.pieces(extent) {
-            if !self.is_filled(filled) {
-                return Ok(());
-            }
-            if let Some(leg) = piece.legs().iter().find(|leg| leg.member == filled.role) {
-                self.fill_piece(filled, piece, leg.at).await?;
-            }
-        }
-        Ok(())
+        let pieces = self.shape.pieces(extent);
+        let its = pieces.filter_map(|piece| {
+            let leg = piece.legs().iter().find(|leg| leg.member == role)?;
+            Some(Extent::new(leg.at, piece.extent.len))
+        });
+        its.collect()
     }
 
-    async fn fill_piece(self: &Rc<Core>, filled: &Filled, piece: Piece, at: Lba) -> IoResult {
+    /// Fills what can be had of `parts`; what cannot, in blocks, is left out at the `last` try.
+    async fn fill_parts(
+        self: &Rc<Core>,
+        filled: &Filled,
+        parts: Vec<Extent>,
+        last: bool,
+    ) -> IoResult<Vec<Extent>> {
+        let mut left = Vec::new();
+        for part in parts {
+            let illegible = match self.shape.level().has_parity() {
+                true => self.fill_stripe(filled, part, last).await?,
+                false => self.fill_copy(filled, part, last).await?,
+            };
+            left.extend(illegible);
+        }
+        Ok(left)
+    }
+
+    async fn fill_copy(
+        self: &Rc<Core>,
+        filled: &Filled,
+        part: Extent,
+        last: bool,
+    ) -> IoResult<Vec<Extent>> {
+        let extent = self.shape.sectors_at(filled.role, part)[0];
+        self.room_for(extent.len.bytes() as usize).await;
+        let _busy = self.busy.lock(extent, Access::Exclusive).await;
+        self.check_serves()?;
+        if !self.is_filled(filled) {
+            return Ok(Vec::new());
+        }
+        let piece = self.shape.first_piece(extent);
+        let illegible = self.fill_piece(filled, piece, part.start).await?;
+        self.left_of(filled, illegible, last)
+    }
+
+    async fn fill_piece(
+        self: &Rc<Core>,
+        filled: &Filled,
+        piece: Piece,
+        at: Lba,
+    ) -> IoResult<Vec<Extent>> {
         let mut buf = self.env.pool.take(piece.extent.len.bytes() as usize);
         let mut result;
         let mut legs = self.readable(&piece);
         legs.sort_by_key(|(leg, _)| leg.member != filled.role);
+        if legs.is_empty() {
+            let what = "no member is left that holds these sectors";
+            return Err(self.error(Kind::Gone, what).at(piece.extent));
+        }
         for (leg, member) in legs {
-            (buf, result) = member.read(leg.at, buf).await;
+            (buf, result) = self.read_of(leg.member, &member, leg.at, buf).await;
             match result {
                 Ok(()) => {
                     let written = filled.member.write(at, buf.share(), Fua::No).await;
-                    return self.filled(filled, written);
+                    self.filled(filled, Extent::new(at, piece.extent.len), written)?;
+                    return Ok(Vec::new());
                 }
                 Err(error) if is_loss(&error) => {
                     self.fail(&member, &error);
@@ -68,73 +130,81 @@ impl Core {
             }
         }
         drop(buf);
-        if piece.extent.len > self.geometry.block {
-            // What can be read of it block by block is saved.
-            let block = self.geometry.block;
-            for from in (0..piece.extent.len.0).step_by(block.0 as usize) {
-                let from = Sectors(from);
-                let part = Extent::new(piece.extent.start + from, block);
-                let part = self.shape.first_piece(part);
-                Box::pin(self.fill_piece(filled, part, at + from)).await?;
-            }
-            return Ok(());
+        let block = self.geometry.block;
+        if piece.extent.len <= block {
+            return Ok(vec![Extent::new(at, piece.extent.len)]);
         }
-        self.add_bad(piece.extent);
-        self.commit().await?;
-        let mut zeroes = self.env.pool.take(piece.extent.len.bytes() as usize);
-        zeroes.fill(0);
-        self.spread(piece, zeroes.share(), Fua::No, |_| true).await
+        // What can be read of it block by block is saved.
+        let mut illegible = Vec::new();
+        for from in (0..piece.extent.len.0).step_by(block.0 as usize) {
+            let from = Sectors(from);
+            let part = Extent::new(piece.extent.start + from, block);
+            let part = self.shape.first_piece(part);
+            illegible.extend(Box::pin(self.fill_piece(filled, part, at + from)).await?);
+        }
+        Ok(illegible)
     }
 
-    async fn fill_stripe(self: &Rc<Core>, filled: &Filled, stripe: Stripe) -> IoResult {
-        let chunk = self.shape.chunk();
-        let grant = self.grant_reconstruct(1, chunk.bytes() as usize).await;
+    async fn fill_stripe(
+        self: &Rc<Core>,
+        filled: &Filled,
+        part: Extent,
+        last: bool,
+    ) -> IoResult<Vec<Extent>> {
+        let stripe = self.shape.stripe(part.start.0 / self.shape.chunk().0);
+        let bytes = part.len.bytes() as usize;
+        let grant = self.grant_reconstruct(1, bytes).await;
         let _busy = self.busy.lock(stripe.extent(), Access::Exclusive).await;
+        self.check_serves()?;
         if !self.is_filled(filled) {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        let (role, member) = (filled.role, &filled.member);
-        let buf = grant.take(chunk.bytes() as usize);
-        let (buf, result) = self.fetch(stripe, role, Sectors::ZERO, buf, &grant).await;
+        let buf = grant.take(bytes);
+        let (buf, result) = self.fetch(stripe, filled.role, part, buf, &grant).await;
         if result.is_ok() {
-            let written = member.write(stripe.row(), buf.share(), Fua::No).await;
-            return self.filled(filled, written);
+            let written = filled.member.write(part.start, buf.share(), Fua::No);
+            self.filled(filled, part, written.await)?;
+            return Ok(Vec::new());
         }
         drop(buf);
-        let unit = self.geometry.block;
-        for from in (0..chunk.0).step_by(unit.0 as usize).map(Sectors) {
-            self.check_can_fill(role)?;
+        let (unit, mut illegible) = (self.geometry.block, Vec::new());
+        for from in (0..part.len.0).step_by(unit.0 as usize).map(Sectors) {
+            let part = Extent::new(part.start + from, unit);
             let buf = self.env.pool.take(unit.bytes() as usize);
-            let (buf, result) = self.fetch(stripe, role, from, buf, &grant).await;
-            if result.is_ok() {
-                let at = stripe.row() + from;
-                self.filled(filled, member.write(at, buf.share(), Fua::No).await)?;
-            } else {
-                drop(buf);
-                self.give_up(stripe, role, from, unit).await?;
+            let (buf, result) = self.fetch(stripe, filled.role, part, buf, &grant).await;
+            match result {
+                Ok(()) => {
+                    let written = filled.member.write(part.start, buf.share(), Fua::No);
+                    self.filled(filled, part, written.await)?;
+                }
+                Err(_) => {
+                    self.check_can_fill(filled.role)?;
+                    illegible.push(part);
+                }
             }
         }
-        Ok(())
+        self.left_of(filled, illegible, last)
     }
 
-    /// What `role` holds from `from` on in its chunk of `stripe`: of a member in sync that is
-    /// to be replaced its own, else what follows from the others.
+    /// What `role` holds in `part` of its member's data, which lies in `stripe`: of a member in
+    /// sync that is to be replaced its own, else what follows from the others.
     async fn fetch(
         self: &Rc<Core>,
         stripe: Stripe,
         role: usize,
-        from: Sectors,
+        part: Extent,
         mut buf: Buf,
         grant: &Grant,
     ) -> (Buf, IoResult) {
         if let Some(old) = self.in_sync(role) {
             let result;
-            (buf, result) = old.read(stripe.row() + from, buf).await;
+            (buf, result) = self.read_of(role, &old, part.start, buf).await;
             self.judge_read(&old, &result);
             if result.as_ref().err().is_none_or(is_loss) {
                 return (buf, result);
             }
         }
+        let from = part.start - stripe.row();
         self.reconstruct(stripe, role, from, buf, grant).await
     }
 
@@ -149,73 +219,80 @@ impl Core {
         }
     }
 
-    /// What a member that is being filled got was written, or it takes no more part.
-    fn filled(self: &Rc<Core>, filled: &Filled, result: IoResult) -> IoResult {
-        match self.is_copied(filled) {
-            true => self.copied(&result),
-            false => return self.written(&filled.member, result),
-        }
-        result
-    }
-
-    fn written(self: &Rc<Core>, member: &Member, result: IoResult) -> IoResult {
-        if let Err(error) = &result {
-            self.fail(member, error);
-        }
-        result
-    }
-
-    /// Two chunks of a stripe cannot be read in `from .. from + len`: their
-    /// data is lost. Zeroes take its place, with a parity that fits.
-    async fn give_up(
-        self: &Rc<Core>,
-        stripe: Stripe,
-        role: usize,
-        from: Sectors,
-        len: Sectors,
-    ) -> IoResult {
-        self.check_can_fill(role)?;
-        let at = stripe.row() + from;
-        let bytes = len.bytes() as usize;
-        let mut parity = self.env.pool.take(bytes);
-        parity.fill(0);
-        let mut lost = vec![role];
-        for column in 0..stripe.columns() {
-            let holder = stripe.data(column);
-            let Some(member) = self.in_sync(holder).filter(|_| holder != role) else {
-                continue;
-            };
-            let (buf, result) = member.read(at, self.env.pool.take(bytes)).await;
-            match result {
-                Ok(()) => xor(&mut parity, &buf),
-                Err(_) => lost.push(holder),
+    /// Whether each member that is read from answers anywhere: one that does not has no bad
+    /// sectors, but is in trouble as a whole.
+    async fn check_answers(&self) -> IoResult {
+        let live = self.live();
+        for (_, member) in live.iter().filter(|(role, _)| self.is_in_sync(*role)) {
+            let mut result = Ok(());
+            for copy in SUPERBLOCKS {
+                let buf = self.env.pool.take(BLOCK_BYTES);
+                (_, result) = member.read_meta(copy, buf).await;
+                if result.is_ok() {
+                    break;
+                }
             }
-        }
-        for holder in &lost {
-            if let Some(column) = stripe.column(*holder) {
-                self.add_bad(stripe.place(column, from, len));
-            }
-        }
-        self.commit().await?;
-        // No record may bring back a parity that goes with what is lost.
-        self.flush_members().await?;
-        for journal in &self.journals {
-            journal.retire(self).await?;
-        }
-        let parity = parity.share();
-        let mut zeroes = self.env.pool.take(bytes.max(BLOCK_BYTES));
-        zeroes.fill(0);
-        let zeroes = zeroes.share().slice(0..bytes);
-        for holder in lost.into_iter().chain([stripe.parity]) {
-            let data = if holder == stripe.parity {
-                &parity
-            } else {
-                &zeroes
-            };
-            if let Some(member) = self.writable(holder) {
-                self.written(&member, member.write(at, data.clone(), Fua::No).await)?;
+            if let Err(error) = result {
+                self.rests.begin(self.env.timer.now());
+                let what = format!(
+                    "{} cannot be read anywhere ({error}); see to it, the filling goes on once it \
+                     can be",
+                    member.name
+                );
+                return Err(self.error(Kind::Media, what));
             }
         }
         Ok(())
+    }
+
+    /// What of a part cannot be had and is to be tried again: nothing after the `last` try, at
+    /// which it becomes gaps.
+    fn left_of(
+        &self,
+        filled: &Filled,
+        illegible: Vec<Extent>,
+        last: bool,
+    ) -> IoResult<Vec<Extent>> {
+        if !last || illegible.is_empty() {
+            return Ok(illegible);
+        }
+        let runs = illegible
+            .iter()
+            .fold(Vec::new(), |runs, extent| with(&runs, *extent));
+        let (role, name) = (filled.role, &self.name);
+        for run in runs {
+            if !self.rests.leave_out(run.len, self.env.timer.now()) {
+                let what = format!(
+                    "too much in a row cannot be read that member {role} needs ({run:?} of its \
+                     data); see to the other members, the filling goes on after a pause"
+                );
+                return Err(self.error(Kind::Media, what));
+            }
+            self.log(format!(
+                "{name}: no member can read what member {role} needs ({run:?} of its data): it is \
+                 left out and listed as lost until it is written again, or another member can read it"
+            ));
+            match &mut *self.replacement.borrow_mut() {
+                Some(replacement) if Rc::ptr_eq(&replacement.member, &filled.member) => {
+                    replacement.gaps = with(&replacement.gaps, run);
+                }
+                _ => self.add_gap(role, run),
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// What a member that is being filled got at `at` of its data was written, or it takes no
+    /// more part.
+    fn filled(self: &Rc<Core>, filled: &Filled, at: Extent, result: IoResult) -> IoResult {
+        if self.is_copied(filled) {
+            self.copied(&result);
+            return result;
+        }
+        match &result {
+            Ok(()) => self.fill_gap(filled.role, at),
+            Err(error) => drop(self.fail(&filled.member, error)),
+        }
+        result
     }
 }

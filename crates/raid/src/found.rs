@@ -163,11 +163,12 @@ impl Core {
     /// The same of data.
     pub(crate) async fn read_retrying(
         &self,
+        role: usize,
         member: &Member,
         at: Lba,
         buf: Buf,
     ) -> IoResult<IoResult<Buf>> {
-        self.retrying(buf, async |buf| member.read(at, buf).await)
+        self.retrying(buf, async |buf| self.read_of(role, member, at, buf).await)
             .await
     }
 

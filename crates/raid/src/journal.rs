@@ -250,7 +250,7 @@ impl Journal {
             core.flush_members().await?;
             let is_free = self.records.borrow().is_free(slot);
             if is_free {
-                self.wipe_slots(core, member, [slot]).await?;
+                self.zero_slot(core, member, slot).await?;
             }
         }
         Ok(illegible)
@@ -270,6 +270,21 @@ impl Journal {
             from += len;
         }
         true
+    }
+
+    /// Writes all of a slot again, the header last.
+    async fn zero_slot(&self, core: &Core, member: &Member, slot: u64) -> IoResult {
+        let step = Sectors(128);
+        let mut zeroes = core.env.pool.take(step.bytes() as usize);
+        zeroes.fill(0);
+        let zeroes = zeroes.share();
+        let steps = self.slot.0.div_ceil(step.0);
+        for from in (0..steps).rev().map(|index| index * step.0) {
+            let len = step.min(self.slot - Sectors(from)).bytes() as usize;
+            let at = self.place(slot) + Sectors(from);
+            member.write_meta(at, zeroes.slice(0..len)).await?;
+        }
+        Ok(())
     }
 
     /// Leaves nothing in these slots.

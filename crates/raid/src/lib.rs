@@ -18,6 +18,7 @@ mod assemble;
 mod balance;
 mod bitmap;
 mod change;
+mod claims;
 mod commit;
 mod core;
 mod create;
@@ -39,12 +40,15 @@ mod read;
 mod reconstruct;
 mod replace;
 mod replay;
+mod rests;
 mod resync;
+mod runs;
 mod scratch;
 mod scrub;
 mod silent;
 mod superblock;
 mod turn;
+mod update;
 mod xor;
 
 pub use array::{Array, MemberReport, Report};
@@ -61,6 +65,7 @@ pub use member::{Candidate, MemberCounts};
 pub use place::{order, warnings};
 pub use scrub::ScrubReport;
 pub use superblock::{
-    BAD_MAX, MemberEntry, MemberState, NAME_BYTES_MAX, Position, ROLE_SPARE, Scrubbed, Superblock,
+    BAD_MAX, Gap, MemberEntry, MemberState, NAME_BYTES_MAX, Position, ROLE_SPARE, Scrubbed,
+    Superblock,
 };
 pub use xor::xor;

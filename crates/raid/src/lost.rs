@@ -1,9 +1,19 @@
-//! Sectors of an array whose data is lost: they are remembered, durably, and
-//! cannot be read until they are rewritten.
+//! What an array or one of its members lacks, durably.
+//!
+//! Lost sectors of the array cannot be read until they are rewritten. A gap is in one member
+//! alone: it was filled while no other member could be read there.
+//!
+//! Invariants:
+//!     a member is read in a gap of it       ⟹ the read fails with [`Kind::Media`] (`read_of`), so
+//!                                             that the other members are asked
+//!     a gap is forgotten                    ⟹ what was written there is durable
+//!     a gap is made                         ⟹ nothing is written to any member for it
 
 use crate::core::Core;
-use crate::superblock::BAD_MAX;
-use block::{Extent, IoResult, Kind, Lba, Sectors};
+use crate::member::Member;
+use crate::runs::{closest, join_closest, with, without};
+use crate::superblock::{BAD_MAX, Gap};
+use block::{Buf, Extent, IoError, IoResult, Kind, Lba, SECTOR_BYTES, Sectors};
 use std::rc::Rc;
 
 impl Core {
@@ -23,140 +33,192 @@ impl Core {
         }
     }
 
+    /// The sectors of the array that are lost, or can be had from fewer members than they
+    /// should, sorted.
+    pub fn lost(&self) -> Vec<Extent> {
+        let roster = self.roster.now();
+        let lacked = |gap: &Gap| self.shape.sectors_at(gap.role, gap.extent);
+        let gaps = roster.gaps.iter().flat_map(lacked);
+        gaps.fold(roster.bad.clone(), |runs, extent| with(&runs, extent))
+    }
+
     /// Remembers that the data of `extent` is lost; durable with the next commit. Where
     /// there are more runs than can be remembered, what lies between the closest two is
     /// given up with them: a rebuild has to end, or the next loss takes all.
     pub fn add_bad(&self, extent: Extent) {
-        let mut runs = with(&self.roster.now().bad, extent);
         self.log(format!("{}: the data of {extent:?} is lost", self.name));
-        while runs.len() > BAD_MAX {
+        let runs = with(&self.roster.now().bad, extent);
+        self.roster.change(|roster| roster.bad = runs);
+        self.limit_lost();
+    }
+
+    /// Remembers what the member of `role` was not given, of its data; durable with the next
+    /// commit.
+    pub fn add_gap(&self, role: usize, extent: Extent) {
+        self.put_gaps(role, |runs| with(runs, extent));
+        self.limit_lost();
+    }
+
+    /// Another member has `role`, which lacks `gaps`.
+    pub fn replace_gaps(&self, role: usize, gaps: Vec<Extent>) {
+        self.put_gaps(role, |_| gaps);
+        self.limit_lost();
+    }
+
+    /// The member of `role`, which is not in sync, was given `extent`.
+    pub fn fill_gap(&self, role: usize, extent: Extent) {
+        if self.check_gaps(role, extent).is_err() {
+            self.put_gaps(role, |runs| without(runs, extent));
+        }
+    }
+
+    /// The gaps of `role`.
+    pub fn gaps_of(&self, role: usize) -> Vec<Extent> {
+        let roster = self.roster.now();
+        let of = roster.gaps.iter().filter(|gap| gap.role == role);
+        of.map(|gap| gap.extent).collect()
+    }
+
+    fn put_gaps(&self, role: usize, change: impl FnOnce(&[Extent]) -> Vec<Extent>) {
+        let before = self.gaps_of(role);
+        let after = change(&before);
+        if after == before {
+            return;
+        }
+        self.roster.change(|roster| {
+            roster.gaps.retain(|gap| gap.role != role);
+            let gaps = after.into_iter().map(|extent| Gap { role, extent });
+            roster.gaps.extend(gaps);
+            roster.gaps.sort_by_key(|gap| (gap.role, gap.extent.start));
+        });
+    }
+
+    /// Makes room where there are more runs than can be remembered. A gap that grows loses
+    /// nothing, for other members are read there; so gaps are joined first.
+    fn limit_lost(&self) {
+        loop {
+            let roster = self.roster.now();
+            if roster.bad.len() + roster.gaps.len() <= BAD_MAX {
+                return;
+            }
+            drop(roster);
+            let roles = 0..self.slots.len();
+            let closest = |role: &usize| closest(&self.gaps_of(*role)).map(|(_, gap)| gap);
+            let role = roles
+                .filter(|role| closest(role).is_some())
+                .min_by_key(closest);
+            if let Some(role) = role {
+                let mut runs = self.gaps_of(role);
+                join_closest(&mut runs);
+                self.put_gaps(role, |_| runs);
+                continue;
+            }
+            let mut runs = self.roster.now().bad.clone();
             let between = join_closest(&mut runs);
             self.log(format!(
                 "{}: {between:?} count as lost too, for there are more runs of lost sectors than \
                  can be remembered; restore them from a copy",
                 self.name
             ));
+            self.roster.change(|roster| roster.bad = runs);
         }
-        self.roster.change(|roster| roster.bad = runs);
     }
 
-    /// `extent` has been rewritten: it counts as lost until that is durable, and
-    /// still if that would leave too many runs. `Err` if so.
-    pub async fn clear_bad(self: &Rc<Core>, extent: Extent) -> IoResult {
-        if !self.roster.now().bad.iter().any(|run| run.overlaps(extent)) {
+    /// Whether all of `extent` is in a gap of `role`.
+    pub fn is_gap(&self, role: usize, extent: Extent) -> bool {
+        let roster = self.roster.now();
+        let mut gaps = roster.gaps.iter();
+        gaps.any(|gap| gap.role == role && gap.extent.contains(extent))
+    }
+
+    fn check_gaps(&self, role: usize, extent: Extent) -> IoResult {
+        let roster = self.roster.now();
+        let mut gaps = roster.gaps.iter();
+        match gaps.any(|gap| gap.role == role && gap.extent.overlaps(extent)) {
+            false => Ok(()),
+            true => Err(self.error(Kind::Media, "this member was never given these sectors")),
+        }
+    }
+
+    /// Reads at `at` of the data of `member`, which has `role`.
+    pub async fn read_of(
+        &self,
+        role: usize,
+        member: &Member,
+        at: Lba,
+        buf: Buf,
+    ) -> (Buf, IoResult) {
+        let extent = Extent::new(at, Sectors(buf.len() as u64 / SECTOR_BYTES));
+        match self.check_gaps(role, extent) {
+            Ok(()) => member.read(at, buf).await,
+            Err(error) => (buf, Err(error)),
+        }
+    }
+
+    /// `extent` has been rewritten, on `written` of the members: it counts as lost, and as
+    /// lacking there, until that is durable, and still if that would leave too many runs. `Err` if so.
+    pub async fn clear_lost(
+        self: &Rc<Core>,
+        extent: Option<Extent>,
+        written: impl Iterator<Item = (usize, Extent)>,
+    ) -> IoResult {
+        let roster = self.roster.now();
+        if roster.bad.is_empty() && roster.gaps.is_empty() {
+            return Ok(());
+        }
+        let lacked: Vec<_> = written
+            .filter(|(role, there)| {
+                let mut gaps = roster.gaps.iter();
+                gaps.any(|gap| gap.role == *role && gap.extent.overlaps(*there))
+            })
+            .collect();
+        let extent = extent.filter(|extent| roster.bad.iter().any(|run| run.overlaps(*extent)));
+        drop(roster);
+        if extent.is_none() && lacked.is_empty() {
             return Ok(());
         }
         Box::pin(self.flush_members()).await?;
-        self.remove_bad(extent)?;
+        self.forget_lost(extent, &lacked)?;
         self.commit().await
     }
 
-    fn remove_bad(&self, extent: Extent) -> IoResult {
-        let left = without(&self.roster.now().bad, extent);
-        if left.len() > BAD_MAX {
-            let what = "more runs of lost sectors than can be remembered; write one of them as a \
-                        whole";
-            return Err(self.error(Kind::Media, what));
+    fn forget_lost(&self, extent: Option<Extent>, lacked: &[(usize, Extent)]) -> IoResult {
+        let roster = self.roster.now();
+        let bad = extent.map_or(roster.bad.clone(), |extent| without(&roster.bad, extent));
+        let mut gaps = roster.gaps.clone();
+        drop(roster);
+        for (role, there) in lacked {
+            // One that was lost meanwhile has not got it for certain.
+            if self.writable(*role).is_some() {
+                gaps = gaps
+                    .into_iter()
+                    .flat_map(|gap| gap.without(*role, *there))
+                    .collect();
+            }
         }
-        self.roster.change(|roster| roster.bad = left);
+        if bad.len() + gaps.len() > BAD_MAX {
+            return Err(self.too_many_runs());
+        }
+        self.roster
+            .change(|roster| (roster.bad, roster.gaps) = (bad, gaps));
         Ok(())
     }
+
+    fn too_many_runs(&self) -> IoError {
+        let what = "more runs of lost sectors than can be remembered; write one of them as a whole";
+        self.error(Kind::Media, what)
+    }
 }
 
-/// Makes one of the two runs with the least between them, which it says. There are two.
-fn join_closest(runs: &mut Vec<Extent>) -> Extent {
-    let gap = |at: usize| {
-        let end = runs[at].end();
-        Extent::new(end, runs[at + 1].start - end)
-    };
-    let closest = (0..runs.len() - 1).min_by_key(|at| gap(*at).len);
-    let at = closest.expect("two runs");
-    let between = gap(at);
-    let (start, end) = (runs[at].start, runs[at + 1].end());
-    runs[at] = Extent::new(start, end - start);
-    runs.remove(at + 1);
-    between
-}
-
-/// `runs`, in order and apart from each other, and `extent`.
-fn with(runs: &[Extent], extent: Extent) -> Vec<Extent> {
-    let (mut start, mut end) = (extent.start, extent.end());
-    let mut all: Vec<Extent> = Vec::new();
-    for run in runs {
-        if run.end() < start || end < run.start {
-            all.push(*run);
-        } else {
-            (start, end) = (start.min(run.start), end.max(run.end()));
-        }
-    }
-    all.push(Extent::new(start, end - start));
-    all.sort_by_key(|run| run.start);
-    all
-}
-
-/// What is left of `runs` without `extent`.
-pub(crate) fn without(runs: &[Extent], extent: Extent) -> Vec<Extent> {
-    let parts = runs.iter().flat_map(|run| {
-        let before = run.intersect(Extent::new(Lba::ZERO, extent.start - Lba::ZERO));
-        let after = Extent::new(
-            extent.end(),
-            Sectors(run.end().0.saturating_sub(extent.end().0)),
-        );
-        [before, run.intersect(after)]
-    });
-    parts.filter(|run| !run.is_empty()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn runs<const N: usize>(runs: [(u64, u64); N]) -> Vec<Extent> {
-        let run = |(from, to)| Extent::new(Lba(from), Sectors(to - from));
-        runs.map(run).to_vec()
-    }
-
-    #[test]
-    fn runs_that_touch_become_one() {
-        let known = runs([(8, 16), (32, 40)]);
-        let cases = [
-            ((20, 24), runs([(8, 16), (20, 24), (32, 40)])),
-            ((0, 7), runs([(0, 7), (8, 16), (32, 40)])),
-            ((0, 8), runs([(0, 16), (32, 40)])),
-            ((16, 20), runs([(8, 20), (32, 40)])),
-            ((10, 12), known.clone()),
-            ((12, 36), runs([(8, 40)])),
-            ((40, 48), runs([(8, 16), (32, 48)])),
-            ((0, 64), runs([(0, 64)])),
-        ];
-        for (more, all) in cases {
-            assert_eq!(with(&known, runs([more])[0]), all, "{more:?}");
-        }
-    }
-
-    #[test]
-    fn the_two_runs_with_the_least_between_them_become_one() {
-        let mut all = runs([(8, 16), (32, 40), (44, 45), (48, 50)]);
-        assert_eq!(join_closest(&mut all), runs([(45, 48)])[0]);
-        assert_eq!(all, runs([(8, 16), (32, 40), (44, 50)]));
-        assert_eq!(join_closest(&mut all), runs([(40, 44)])[0]);
-        assert_eq!(join_closest(&mut all), runs([(16, 32)])[0]);
-        assert_eq!(all, runs([(8, 50)]));
-    }
-
-    #[test]
-    fn what_is_written_again_is_cut_out() {
-        let known = runs([(8, 16), (32, 40)]);
-        let cases = [
-            ((16, 32), known.clone()),
-            ((8, 16), runs([(32, 40)])),
-            ((8, 9), runs([(9, 16), (32, 40)])),
-            ((10, 12), runs([(8, 10), (12, 16), (32, 40)])),
-            ((15, 33), runs([(8, 15), (33, 40)])),
-            ((0, 64), runs([])),
-        ];
-        for (less, left) in cases {
-            assert_eq!(without(&known, runs([less])[0]), left, "{less:?}");
+impl Gap {
+    /// What is left of it once `extent` of `role` was written.
+    fn without(self, role: usize, extent: Extent) -> Vec<Gap> {
+        match self.role == role {
+            true => without(&[self.extent], extent)
+                .into_iter()
+                .map(|extent| Gap { role, extent })
+                .collect(),
+            false => vec![self],
         }
     }
 }

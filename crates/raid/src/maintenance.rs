@@ -6,11 +6,13 @@
 //! the members give. A rebuild from the start on notes how far it came, and
 //! goes on from there after a restart.
 
-use crate::core::{Claim, Core};
+use crate::claims::Claim;
+use crate::core::Core;
 use crate::fill::Filled;
+use crate::levels::Redundancy;
 use crate::member::Member;
 use crate::superblock::MemberState;
-use block::{Access, Extent, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES, Sectors};
+use block::{Access, Extent, Fua, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES, Sectors};
 use std::rc::{Rc, Weak};
 
 /// How often an array looks whether there is something to do.
@@ -62,6 +64,11 @@ impl Core {
         if self.down.borrow().is_some() || self.bitmap.is_none() {
             return;
         }
+        // Whoever writes next sees its failure.
+        let _ = self.commit().await;
+        if self.down.borrow().is_some() {
+            return;
+        }
         if self.replacement_is_over() {
             let done = self.replace().await;
             self.end_of("replacement", done);
@@ -71,9 +78,11 @@ impl Core {
         if let Some(claim) = self.claim_for_spare()
             && let Some(spare) = self.take_spare()
         {
-            if let Err(error) = self.activate_spare(claim, spare).await {
-                self.log(format!("{}: a spare cannot serve: {error}", self.name));
-            }
+            let done = self.activate_spare(claim, spare).await;
+            self.end_of("activation of a spare", done.map(|()| false));
+            return;
+        }
+        if !self.rests.is_over(self.env.timer.now()) {
             return;
         }
         if let Some(role) = self.rebuilding() {
@@ -99,10 +108,11 @@ impl Core {
         let idle = bitmap.clear_after(self.options.clear_after);
         if now - *cleared >= idle {
             *cleared = now;
-            // A member that cannot be left behind may have refused its superblock. A
-            // failure is seen by whoever writes next.
-            let _ = self.commit().await;
             let _ = self.clear_bitmap(now - idle).await;
+        }
+        if now >= self.gaps_due.get() && !self.roster.now().gaps.is_empty() {
+            // What cannot be read still is tried again later.
+            let _ = self.fill_gaps().await;
         }
     }
 
@@ -156,10 +166,15 @@ impl Core {
         Ok(())
     }
 
-    /// The parts of a region that are gone over at once.
-    fn steps(&self, region: Extent) -> Vec<Extent> {
-        let width = self.shape.width().0;
-        let step = (STEP_BYTES / SECTOR_BYTES).max(width) / width * width;
+    /// The parts of a region that are gone over at once: stripes where there is parity, else
+    /// what fits into a buffer, whatever the row of chunks has.
+    pub fn steps(&self, region: Extent) -> Vec<Extent> {
+        let unit = match self.shape.level().redundancy() {
+            Redundancy::Parity => self.shape.width().0,
+            _ if self.shape.level().is_striped() => self.shape.chunk().0,
+            _ => self.shape.width().0,
+        };
+        let step = (STEP_BYTES / SECTOR_BYTES).max(unit) / unit * unit;
         let end = region.end().0;
         let starts = (region.start.0..end).step_by(step as usize);
         starts
@@ -232,6 +247,8 @@ impl Core {
         self.again.borrow_mut().clear();
         let regions: Vec<usize> = self.unsynced.borrow().iter().copied().collect();
         let done = async |_: usize, region: usize| {
+            // What was read of it is the same after a loss of power.
+            self.flush_members().await?;
             if !self.again.borrow_mut().remove(&region) {
                 self.unsynced.borrow_mut().remove(&region);
             }
@@ -240,7 +257,7 @@ impl Core {
         self.go_over(
             None,
             regions,
-            async |step| self.clone().resync_extent(step).await,
+            async |step| self.clone().resync_extent(step, Fua::No).await,
             done,
         )
         .await
@@ -250,9 +267,14 @@ impl Core {
         self.spares.borrow_mut().pop()
     }
 
-    /// Puts a spare that waits no more into the role claimed.
+    /// Puts a spare that waits no more into the role claimed. If others are in the way it
+    /// waits again.
     pub async fn activate_spare(self: &Rc<Core>, claim: Claim, spare: Rc<Member>) -> IoResult {
         let _joining = self.join(&spare.name)?;
+        if let Err(error) = self.commit().await {
+            self.spares.borrow_mut().push(spare);
+            return Err(error);
+        }
         self.adopt(claim, spare, true).await
     }
 
@@ -268,6 +290,9 @@ impl Core {
         let uuid = member.uuid;
         self.own(&member);
         *self.slots[role].member.borrow_mut() = Some(member);
+        if whole {
+            self.replace_gaps(role, Vec::new());
+        }
         self.set_entry(role, |entry| {
             entry.uuid = uuid;
             entry.state = MemberState::Rebuilding { whole };
@@ -308,6 +333,9 @@ impl Core {
         }
         let every = regions.len() / CHECKPOINTS + 1;
         let note = async |index: usize, region: usize| {
+            if self.unsynced.borrow().contains(&region) {
+                self.flush_members().await?;
+            }
             if !self.again.borrow().contains(&region) {
                 self.unsynced.borrow_mut().remove(&region);
             }

@@ -11,8 +11,9 @@
 use crate::change::Change;
 use crate::core::Core;
 use crate::journal::Cover;
-use crate::levels::Stripe;
+use crate::levels::{Roles, Stripe};
 use crate::scratch;
+use crate::update::{Part, Update};
 use crate::xor::{rebuild_in, xor};
 use block::{Access, Buf, Extent, Fua, Grant, IoError, IoResult, Lba, Proof, Sectors, Shared};
 use futures_util::future::{join_all, try_join_all};
@@ -20,74 +21,8 @@ use layout::BLOCK_BYTES;
 use layout::array::journal::{Entry, Run};
 use std::rc::Rc;
 
-/// The bytes of a write that fall on one data chunk.
-struct Part {
-    run: Run,
-    data: Shared,
-}
-
-/// A change of one stripe.
-struct Update {
-    stripe: Stripe,
-    parts: Vec<Part>,
-    /// The band of the chunks that changes: where parity changes.
-    from: Sectors,
-    len: Sectors,
-    fua: Fua,
-}
-
 fn bytes(sectors: Sectors) -> usize {
     sectors.bytes() as usize
-}
-
-impl Update {
-    fn new(core: &Core, stripe: Stripe, extent: Extent, data: &Shared, fua: Fua) -> Update {
-        let parts = core.shape.pieces(extent).map(|piece| {
-            let leg = piece.legs()[0];
-            let run = Run {
-                member: leg.member as u32,
-                from: leg.at - stripe.row(),
-                len: piece.extent.len,
-            };
-            let data = data.slice(piece.bytes(extent.start));
-            Part { run, data }
-        });
-        let parts: Vec<_> = parts.collect();
-        let from = parts.iter().map(|p| p.run.from).min().unwrap_or_default();
-        let ends = parts.iter().map(|p| p.run.from + p.run.len);
-        let end = ends.max().unwrap_or_default();
-        Update {
-            stripe,
-            parts,
-            from,
-            len: end - from,
-            fua,
-        }
-    }
-
-    /// Whether every data chunk is new over the whole band.
-    fn is_complete(&self) -> bool {
-        let all = self.parts.iter().all(|part| part.run.len == self.len);
-        all && self.parts.len() == self.stripe.columns()
-    }
-
-    fn parity_run(&self) -> Run {
-        Run {
-            member: self.stripe.parity as u32,
-            from: self.from,
-            len: self.len,
-        }
-    }
-
-    /// Where a part's bytes lie in the band.
-    fn inside(&self, part: &Part) -> std::ops::Range<usize> {
-        let from = bytes(part.run.from - self.from);
-        from..from + part.data.len()
-    }
-
-    fn data_bytes(&self) -> usize {
-        self.parts.iter().map(|part| part.data.len()).sum()
-    }
 }
 
 /// A record's headers, the bytes of its runs and the new parity, in one buffer.
@@ -162,9 +97,26 @@ impl Core {
         extent: Extent,
         data: Shared,
         fua: Fua,
-        _marked: &Proof,
+        marked: &Proof,
     ) -> IoResult<Proof> {
-        let update = Update::new(self, stripe, extent, &data, fua);
+        loop {
+            let written = self.try_stripe(stripe, extent, &data, fua, marked);
+            if let Some(known) = Box::pin(written).await? {
+                return Ok(known);
+            }
+        }
+    }
+
+    /// `None` if its parity was given up first.
+    async fn try_stripe(
+        self: &Rc<Core>,
+        stripe: Stripe,
+        extent: Extent,
+        data: &Shared,
+        fua: Fua,
+        _marked: &Proof,
+    ) -> IoResult<Option<Proof>> {
+        let update = Update::new(self, stripe, extent, data, fua);
         let grant = self
             .grant_update(update.data_bytes(), bytes(update.len))
             .await;
@@ -177,7 +129,11 @@ impl Core {
         if !whole && self.journals[stripe.parity].has_whole(stripe.number) {
             self.flush_members().await?;
         }
-        let image = self.new_parity(&update, whole, &grant).await?;
+        let Some(image) = self.new_parity(&update, whole, &grant).await? else {
+            self.give_up_parity(&update).await?;
+            return Ok(None);
+        };
+        let has_parity = image.parity.is_some();
         let mut put = self.put(&update, image, whole).await;
         if whole && put.is_ok() && !self.is_whole() {
             // Its record has no bytes for the chunk of a member that was lost meanwhile.
@@ -188,22 +144,26 @@ impl Core {
             self.mark_out_of_sync(extent);
         }
         let known = put?;
-        self.clear_bad(extent).await?;
-        Ok(known)
+        let runs = update.parts.iter().map(|part| part.run);
+        let runs = runs.chain(has_parity.then(|| update.parity_run()));
+        let there = |run: Run| (run.role(), Extent::new(stripe.row() + run.from, run.len));
+        let written: Vec<_> = runs.map(there).collect();
+        self.clear_lost(Some(extent), written.into_iter()).await?;
+        Ok(Some(known))
     }
 
     /// Room for a record's headers, the new data unless the stripe is written whole,
     /// and the new parity. What follows from data that is all there is no part of a
-    /// record.
+    /// record. `None` if the parity cannot be computed, and is of no use as it is.
     async fn new_parity(
         self: &Rc<Core>,
         update: &Update,
         whole: bool,
         grant: &Grant,
-    ) -> IoResult<Image> {
+    ) -> IoResult<Option<Image>> {
         let parts: &[Part] = if whole { &[] } else { &update.parts };
         let data: usize = parts.iter().map(|part| part.data.len()).sum();
-        let takes_parity = self.writable(update.stripe.parity).is_some();
+        let mut takes_parity = self.writable(update.stripe.parity).is_some();
         let parity_len = if takes_parity { bytes(update.len) } else { 0 };
         let follows = update.is_complete();
         let body = data + if follows { 0 } else { parity_len };
@@ -213,7 +173,14 @@ impl Core {
         if takes_parity {
             parity = match self.difference(update, parity, grant).await {
                 Ok(parity) => parity,
-                Err(parity) => self.from_band(update, parity, grant).await?,
+                Err(parity) => match self.from_band(update, parity, grant).await? {
+                    Some(parity) => parity,
+                    None if self.is_gap(update.stripe.parity, update.band()) => {
+                        takes_parity = false;
+                        self.env.pool.take(BLOCK_BYTES)
+                    }
+                    None => return Ok(None),
+                },
             };
         }
         let mut to = at - data;
@@ -221,12 +188,38 @@ impl Core {
             head[to..to + part.data.len()].copy_from_slice(&part.data);
             to += part.data.len();
         }
-        Ok(Image {
-            block: Buf::join(vec![head, parity], &self.env.pool),
+        let block = match takes_parity {
+            true => Buf::join(vec![head, parity], &self.env.pool),
+            false => head,
+        };
+        Ok(Some(Image {
+            block,
             headers,
             body,
             parity: takes_parity.then_some(at),
-        })
+        }))
+    }
+
+    /// What a stripe's parity says in the band of `update` is of no use any more: nothing
+    /// follows from it, and no record brings it back.
+    async fn give_up_parity(self: &Rc<Core>, update: &Update) -> IoResult {
+        self.add_gap(update.stripe.parity, update.band());
+        self.flush_members().await?;
+        self.journals[update.stripe.parity].retire(self).await
+    }
+
+    /// Whether nothing can follow from the parity in the band of `update`, part of whose data
+    /// is `lost`, once that is written: it was given up before, or of two chunks that cannot
+    /// be read one was never given to its member, and one is written.
+    fn outdates_parity(&self, update: &Update, lost: Roles) -> bool {
+        let parity = update.stripe.parity;
+        let is_gap = |role: usize| self.is_gap(role, update.band());
+        let data: Vec<_> = lost.iter().filter(|role| *role != parity).collect();
+        let is_outdated = || {
+            let mut all = data.iter().copied();
+            data.len() == 2 && all.clone().any(is_gap) && all.any(|role| update.overwrites(role))
+        };
+        self.is_whole() && !data.is_empty() && (is_gap(parity) || is_outdated())
     }
 
     /// The new parity from the old one and the old data; gives the buffer back
@@ -251,15 +244,16 @@ impl Core {
         let mut reads = Vec::new();
         for (part, member) in update.parts.iter().zip(&old) {
             let (mine, tail) = rest.split_at(part.data.len());
-            reads.push((member, row + part.run.from, mine));
+            reads.push((part.run.role(), member, row + part.run.from, mine));
             rest = tail;
         }
-        let reads = reads.into_iter().map(|(member, at, buf)| async move {
-            let (buf, result) = member.read(at, buf).await;
+        let reads = reads.into_iter().map(|(role, member, at, buf)| async move {
+            let (buf, result) = self.read_of(role, member, at, buf).await;
             self.judge_read(member, &result);
             result.map(|()| buf)
         });
-        let read_parity = holder.read(row + update.from, parity);
+        let (role, at) = (update.stripe.parity, row + update.from);
+        let read_parity = self.read_of(role, &holder, at, parity);
         let both = futures_util::future::join(read_parity, try_join_all(reads)).await;
         let ((mut parity, result), old) = both;
         self.judge_read(&holder, &result);
@@ -282,24 +276,30 @@ impl Core {
         update: &Update,
         mut parity: Buf,
         grant: &Grant,
-    ) -> IoResult<Buf> {
+    ) -> IoResult<Option<Buf>> {
         parity.fill(0);
         if update.is_complete() {
             for part in &update.parts {
                 xor(&mut parity, &part.data);
             }
-            return Ok(parity);
+            return Ok(Some(parity));
         }
         let (stripe, len) = (update.stripe, bytes(update.len));
         let roles: Vec<usize> = (0..self.shape.members()).collect();
         let all = grant.take(len * roles.len());
         let at = stripe.row() + update.from;
         let (mut band, lost) = self.read_band(at, &roles, all).await;
-        if lost == Some(usize::MAX) {
+        // What is overwritten need not be known.
+        let unknown = |role: &usize| *role != stripe.parity && !update.overwrites(*role);
+        let unknown: Vec<_> = lost.iter().filter(unknown).collect();
+        if !unknown.is_empty() && self.outdates_parity(update, lost) {
+            return Ok(None);
+        }
+        if !unknown.is_empty() && lost.iter().count() > 1 {
             let what = "two members cannot be read; these sectors cannot be written in part";
             return Err(self.two_illegible(what).at(stripe.extent()));
         }
-        if let Some(lost) = lost.filter(|lost| *lost != stripe.parity) {
+        if let [lost] = unknown[..] {
             rebuild_in(&mut band, len, lost);
         }
         for role in roles.into_iter().filter(|role| *role != stripe.parity) {
@@ -309,7 +309,7 @@ impl Core {
             }
             xor(&mut parity, chunk);
         }
-        Ok(parity)
+        Ok(Some(parity))
     }
 
     /// Journals an update and writes it in place.
@@ -365,7 +365,7 @@ impl Core {
         let cover = match recorded {
             Some(recorded) => Ok(Cover::Record(recorded)),
             None => {
-                let without = self.commit_without(stripe.parity).await;
+                let without = self.commit_without(stripe.parity, update.band()).await;
                 without.map(Cover::NoParity)
             }
         };

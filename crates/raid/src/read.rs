@@ -28,7 +28,7 @@ impl Core {
             return (buf, Err(error));
         }
         let (buf, result) = match self.pick_whole(extent) {
-            Some((leg, member)) => match member.read(leg.at, buf).await {
+            Some((leg, member)) => match self.read_of(leg.member, &member, leg.at, buf).await {
                 (buf, Err(error)) => {
                     let piece = self.shape.first_piece(extent);
                     let failure = Some((leg.member, member, error));
@@ -51,7 +51,7 @@ impl Core {
 
     async fn read_pieces(self: &Rc<Core>, extent: Extent, buf: Buf) -> (Buf, IoResult) {
         if self.is_unsynced(extent) {
-            let resync = Box::pin(self.clone().resync_extent(extent));
+            let resync = Box::pin(self.clone().resync_extent(extent, Fua::Yes));
             if let Err(error) = self.env.spawn.persist(resync).await {
                 return (buf, Err(error));
             }
@@ -115,7 +115,7 @@ impl Core {
                 break;
             };
             let result;
-            (buf, result) = member.read(leg.at, buf).await;
+            (buf, result) = self.read_of(leg.member, &member, leg.at, buf).await;
             match result {
                 Ok(()) => {
                     self.mend_later(piece, to_mend);
@@ -191,13 +191,16 @@ impl Core {
         let at = leg.expect("a leg of the piece").at;
         // Durable, for what it was read from may be written to next.
         match member.write(at, buf.share(), Fua::Yes).await {
-            Ok(()) => member.count(|c| c.repaired += piece.extent.len.0),
+            Ok(()) => {
+                member.count(|c| c.repaired += piece.extent.len.0);
+                let there = Extent::new(at, piece.extent.len);
+                self.clear_lost(None, [(role, there)].into_iter()).await
+            }
             Err(error) => {
                 self.fail(&member, &error);
-                self.commit().await?;
+                self.commit().await
             }
         }
-        Ok(())
     }
 
     /// Reads a piece from any leg that is in sync, but for `role`.
@@ -205,7 +208,7 @@ impl Core {
         let mut last = Err(self.error(Kind::Gone, "no other member holds these sectors"));
         for (leg, member) in self.readable(piece) {
             if leg.member != role {
-                (buf, last) = member.read(leg.at, buf).await;
+                (buf, last) = self.read_of(leg.member, &member, leg.at, buf).await;
                 if last.is_ok() {
                     break;
                 }

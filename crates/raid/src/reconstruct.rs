@@ -1,7 +1,7 @@
 //! RAID 5: reading without a member.
 
 use crate::core::Core;
-use crate::levels::{Piece, Stripe};
+use crate::levels::{Piece, Roles, Stripe};
 use crate::member::{Member, is_loss};
 use crate::xor::xor;
 use block::{Access, Buf, Grant, IoError, IoResult, Kind, Lba, SECTOR_BYTES, Sectors};
@@ -30,7 +30,7 @@ impl Core {
         // may have been lost since.
         if let Some(member) = self.in_sync(leg.member).filter(|_| missing) {
             let result;
-            (buf, result) = member.read(leg.at, buf).await;
+            (buf, result) = self.read_of(leg.member, &member, leg.at, buf).await;
             self.judge_read(&member, &result);
             if result.is_ok() {
                 return (buf, Ok(()));
@@ -58,7 +58,7 @@ impl Core {
             let all = grant.take(len * others.len());
             let at = stripe.row() + from + Sectors((done / SECTOR_BYTES as usize) as u64);
             let (all, lost) = self.read_band(at, &others, all).await;
-            if lost.is_some() {
+            if !lost.is_empty() {
                 grant.give_back(all);
                 let error = self.two_illegible("another member cannot be read either");
                 return (buf, Err(error));
@@ -80,14 +80,8 @@ impl Core {
         self.error(if is_lost { Kind::Gone } else { Kind::Media }, what)
     }
 
-    /// Reads the same run of all `roles` into `all`; says which one could not
-    /// be read, `usize::MAX` if several.
-    pub async fn read_band(
-        self: &Rc<Core>,
-        at: Lba,
-        roles: &[usize],
-        all: Buf,
-    ) -> (Buf, Option<usize>) {
+    /// Reads the same run of all `roles` into `all`; says which could not be read.
+    pub async fn read_band(self: &Rc<Core>, at: Lba, roles: &[usize], all: Buf) -> (Buf, Roles) {
         let len = all.len() / roles.len();
         let (mut reads, mut rest) = (Vec::new(), all);
         for role in roles {
@@ -96,17 +90,17 @@ impl Core {
                 let Some(member) = self.in_sync(*role) else {
                     return (mine, false);
                 };
-                let (mine, result) = member.read(at, mine).await;
+                let (mine, result) = self.read_of(*role, &member, at, mine).await;
                 self.judge_read(&member, &result);
                 (mine, result.is_ok())
             });
             rest = tail;
         }
         drop(rest);
-        let (mut parts, mut lost) = (Vec::with_capacity(roles.len()), None);
+        let (mut parts, mut lost) = (Vec::with_capacity(roles.len()), Roles::default());
         for (role, (part, good)) in roles.iter().zip(join_all(reads).await) {
             if !good {
-                lost = Some(lost.map_or(*role, |_| usize::MAX));
+                lost.add(*role);
             }
             parts.push(part);
         }

@@ -15,7 +15,7 @@
 use crate::core::Core;
 use crate::fill::Filled;
 use crate::member::Member;
-use block::{Access, IoResult, Kind};
+use block::{Access, Extent, IoResult, Kind};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -27,6 +27,8 @@ pub(crate) struct Replacement {
     old: Rc<Member>,
     /// Regions before this one have been copied.
     done: usize,
+    /// What could not be copied.
+    pub gaps: Vec<Extent>,
     /// It is over because somebody wanted that.
     cancelled: bool,
 }
@@ -52,6 +54,7 @@ impl Core {
             member,
             old,
             done: 0,
+            gaps: Vec::new(),
             cancelled: false,
         });
         Ok(())
@@ -137,8 +140,9 @@ impl Core {
         if !self.is_copied(&filled) {
             return Ok(false);
         }
-        if let Some(Replacement { old, .. }) = self.replacement.take() {
+        if let Some(Replacement { old, gaps, .. }) = self.replacement.take() {
             old.successor.take();
+            self.replace_gaps(role, gaps);
         }
         let uuid = member.uuid;
         self.own(&member);

@@ -17,8 +17,8 @@
 use crate::core::Core;
 use crate::found::{Damage, Found};
 use crate::levels::Stripe;
-use crate::lost::without;
 use crate::member::Member;
+use crate::runs::without;
 use crate::xor::xor;
 use block::{Buf, Extent, Fua, IoResult, Kind, Lba, Proof, SECTOR_BYTES, Sectors, Shared};
 use layout::array::journal::{Entry, Record, Run};
@@ -273,7 +273,7 @@ impl Core {
         let Some(member) = self.in_sync(role) else {
             return Ok(None);
         };
-        match self.read_retrying(&member, at, buf).await {
+        match self.read_retrying(role, &member, at, buf).await {
             Ok(read) => Ok(read.ok()),
             Err(error) if self.fail(&member, &error) => Ok(None),
             Err(error) => Err(error),
@@ -401,9 +401,14 @@ impl Core {
         let Some(member) = self.writable(role) else {
             return Ok(());
         };
-        match member.write(stripe.row() + from, data, Fua::No).await {
+        let there = Extent::new(
+            stripe.row() + from,
+            Sectors(data.len() as u64 / SECTOR_BYTES),
+        );
+        match member.write(there.start, data, Fua::No).await {
+            Ok(()) => self.clear_lost(None, [(role, there)].into_iter()).await,
             Err(error) if !self.fail(&member, &error) => Err(error),
-            _ => Ok(()),
+            Err(_) => Ok(()),
         }
     }
 

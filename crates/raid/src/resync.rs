@@ -4,7 +4,7 @@
 //! from then on.
 
 use crate::core::Core;
-use crate::levels::Piece;
+use crate::levels::{Leg, Piece};
 use crate::member::is_loss;
 use block::{Access, Extent, Fua, IoResult, Kind, Lba, Shared};
 use futures_util::future::join_all;
@@ -21,18 +21,18 @@ impl Core {
     }
 
     /// Brings the copies of `extent` into agreement: what the first leg that can
-    /// be read holds, the others get.
-    pub async fn resync_extent(self: Rc<Core>, extent: Extent) -> IoResult {
+    /// be read holds, the others get. Durable at once with `fua`, else with the next flush.
+    pub async fn resync_extent(self: Rc<Core>, extent: Extent, fua: Fua) -> IoResult {
         let _busy = self.busy.lock(extent, Access::Exclusive).await;
         let pieces = self
             .shape
             .pieces(extent)
-            .map(|piece| self.resync_piece(piece));
+            .map(|piece| self.resync_piece(piece, fua));
         // All of them end before the range is unlocked, whatever one meets.
         join_all(pieces).await.into_iter().collect()
     }
 
-    async fn resync_piece(self: &Rc<Core>, piece: Piece) -> IoResult {
+    async fn resync_piece(self: &Rc<Core>, piece: Piece, fua: Fua) -> IoResult {
         let mut buf = self.env.pool.take(piece.extent.len.bytes() as usize);
         let mut last = Err(self.error(Kind::Gone, "no member is left that holds these sectors"));
         let (mut source, mut tried) = (None, 0);
@@ -42,7 +42,7 @@ impl Core {
         }
         for (leg, member) in legs {
             tried += 1;
-            (buf, last) = member.read(leg.at, buf).await;
+            (buf, last) = self.read_of(leg.member, &member, leg.at, buf).await;
             match &last {
                 Ok(()) => {
                     source = Some(leg.member);
@@ -51,7 +51,7 @@ impl Core {
                 // The others may be read without it, or agree as they are.
                 Err(error) if is_loss(error) && self.fail(&member, error) => {
                     drop(buf);
-                    return Box::pin(self.resync_piece(piece)).await;
+                    return Box::pin(self.resync_piece(piece, fua)).await;
                 }
                 Err(_) => {}
             }
@@ -60,13 +60,13 @@ impl Core {
             let lost = last.as_ref().is_err_and(is_loss);
             return match piece.extent.len > self.geometry.block {
                 _ if lost => last,
-                true => self.resync_blocks(piece.extent).await,
+                true => self.resync_blocks(piece.extent, fua).await,
                 // What no leg can read is the same on all: unreadable.
                 false => Ok(()),
             };
         };
         // As where it is mended.
-        let fua = if tried > 1 { Fua::Yes } else { Fua::No };
+        let fua = if tried > 1 { Fua::Yes } else { fua };
         self.spread(piece, buf.share(), fua, |role| {
             role != source && self.is_in_sync(role)
         })
@@ -74,11 +74,11 @@ impl Core {
     }
 
     /// Brings what can be read of `extent` into agreement, block by block.
-    async fn resync_blocks(self: &Rc<Core>, extent: Extent) -> IoResult {
+    async fn resync_blocks(self: &Rc<Core>, extent: Extent, fua: Fua) -> IoResult {
         let block = self.geometry.block;
         for at in (extent.start.0..extent.end().0).step_by(block.0 as usize) {
             let piece = self.shape.first_piece(Extent::new(Lba(at), block));
-            Box::pin(self.resync_piece(piece)).await?;
+            Box::pin(self.resync_piece(piece, fua)).await?;
         }
         Ok(())
     }
@@ -108,6 +108,13 @@ impl Core {
                 return Err(error);
             }
         }
-        self.commit().await
+        let there = |leg: &Leg| (leg.member, Extent::new(leg.at, piece.extent.len));
+        let written = piece.legs().iter().filter(|leg| wanted(leg.member));
+        let written: Vec<_> = written.map(there).collect();
+        match self.clear_lost(None, written.into_iter()).await {
+            // What was written to them is more than they had.
+            Err(error) if error.kind() == Kind::Media => self.commit().await,
+            cleared => cleared.and(self.commit().await),
+        }
     }
 }

@@ -10,11 +10,14 @@ use crate::core::Core;
 use crate::levels::{LEGS_MAX, Piece, Stripe};
 use crate::maintenance::Progress;
 use crate::member::Member;
-use crate::superblock::{Scrubbed, Superblock};
+use crate::superblock::{Gap, Scrubbed, Superblock};
 use crate::xor::xor;
-use block::{Access, Extent, Fua, Grant, IoResult, Kind, Lba, Sectors};
+use block::{
+    Access, Buf, Extent, Fua, Grant, IoResult, Kind, Lba, Nanos, SECTOR_BYTES, Sectors, Shared,
+};
 use layout::BLOCK_BYTES;
 use layout::array::SUPERBLOCKS;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 /// What a scrub found.
@@ -33,6 +36,8 @@ pub struct ScrubReport {
     pub repaired: u64,
 }
 
+/// The pauses between two tries to fill what members lack.
+const GAPS_PAUSE: RangeInclusive<Nanos> = Nanos::from_secs(10)..=Nanos::from_secs(3600);
 /// The sectors that are compared at once.
 const STEP: Sectors = Sectors(128);
 
@@ -68,26 +73,9 @@ impl Core {
             let extent = Extent::new(at, step);
             self.check_scrubs()?;
             if self.is_unsynced(extent) {
-                self.clone().resync_extent(extent).await?;
+                self.clone().resync_extent(extent, Fua::No).await?;
             }
-            match self.shape.level().has_parity() {
-                true => {
-                    let chunk = self.shape.chunk().bytes() as usize;
-                    let grant = self.grant_reconstruct(2, chunk).await;
-                    let _busy = self.busy.lock(extent, Access::Exclusive).await;
-                    self.check_scrubs()?;
-                    self.scrub_stripe(self.shape.stripe_at(at), repair, &mut report, &grant)
-                        .await?;
-                }
-                false => {
-                    self.room_for(LEGS_MAX * step.bytes() as usize).await;
-                    let _busy = self.busy.lock(extent, Access::Exclusive).await;
-                    self.check_scrubs()?;
-                    for piece in self.shape.pieces(extent) {
-                        self.scrub_piece(piece, repair, &mut report).await?;
-                    }
-                }
-            }
+            self.scrub_extent(extent, repair, &mut report).await?;
             report.sectors += step.0;
             if !self.is_whole() {
                 report.skipped += step.0;
@@ -108,6 +96,67 @@ impl Core {
         Ok(report)
     }
 
+    /// Compares a stripe, or so much of an array of copies. What cannot be read is written again.
+    pub async fn scrub_extent(
+        self: &Rc<Core>,
+        extent: Extent,
+        repair: bool,
+        report: &mut ScrubReport,
+    ) -> IoResult {
+        if !self.shape.level().has_parity() {
+            self.room_for(LEGS_MAX * extent.len.bytes() as usize).await;
+            let _busy = self.busy.lock(extent, Access::Exclusive).await;
+            self.check_scrubs()?;
+            for piece in self.shape.pieces(extent) {
+                self.scrub_piece(piece, repair, report).await?;
+            }
+            return Ok(());
+        }
+        let chunk = self.shape.chunk();
+        let grant = self.grant_reconstruct(2, chunk.bytes() as usize).await;
+        let _busy = self.busy.lock(extent, Access::Exclusive).await;
+        self.check_scrubs()?;
+        let stripe = self.shape.stripe_at(extent.start);
+        let all = (Sectors::ZERO, chunk);
+        self.scrub_band(stripe, all, repair, report, &grant).await
+    }
+
+    /// Gives members what they lack, as far as another can read it now.
+    pub async fn fill_gaps(self: &Rc<Core>) -> IoResult {
+        let gaps = self.roster.now().gaps.clone();
+        let mut filled = Ok(());
+        for extent in gaps.iter().flat_map(|gap| self.around(gap)) {
+            filled = self
+                .scrub_extent(extent, false, &mut ScrubReport::default())
+                .await;
+            if filled.is_err() {
+                break;
+            }
+            self.pace(extent.len).await;
+        }
+        let pause = match self.roster.now().gaps == gaps {
+            true => Nanos(self.gaps_pause.get().0 * 2),
+            false => Nanos::ZERO,
+        };
+        let pause = pause.clamp(*GAPS_PAUSE.start(), *GAPS_PAUSE.end());
+        self.gaps_pause.set(pause);
+        self.gaps_due.set(self.env.timer.now() + pause);
+        filled
+    }
+
+    /// The stripes, or the parts of an array of copies, in which `gap` lies.
+    fn around(&self, gap: &Gap) -> Vec<Extent> {
+        let chunk = self.shape.chunk().0;
+        if self.shape.level().has_parity() {
+            let rows = gap.extent.start.0 / chunk..gap.extent.end().0.div_ceil(chunk);
+            return rows
+                .map(|number| self.shape.stripe(number).extent())
+                .collect();
+        }
+        let extents = self.shape.sectors_at(gap.role, gap.extent).into_iter();
+        extents.flat_map(|extent| self.steps(extent)).collect()
+    }
+
     /// Whether the scrub goes on.
     fn check_scrubs(&self) -> IoResult {
         if self.scrub_cancelled.get() {
@@ -119,7 +168,7 @@ impl Core {
 
     /// Whether the array goes on. Of one that is being closed nothing more is asked: its
     /// members may be somebody else's next.
-    fn check_serves(&self) -> IoResult {
+    pub fn check_serves(&self) -> IoResult {
         self.check_up()?;
         match self.closed.get() {
             false => Ok(()),
@@ -191,6 +240,8 @@ impl Core {
         result.is_ok() && Superblock::decode(&buf).is_some()
     }
 
+    /// Compares the copies of `piece`: block by block where one of them cannot be read, so
+    /// that each sector is had from whoever can read that.
     async fn scrub_piece(
         self: &Rc<Core>,
         piece: Piece,
@@ -200,14 +251,23 @@ impl Core {
         let (mut copies, mut unreadable) = (Vec::new(), Vec::new());
         for (leg, member) in self.readable(&piece) {
             let buf = self.env.pool.take(piece.extent.len.bytes() as usize);
-            let (buf, result) = member.read(leg.at, buf).await;
+            let (buf, result) = self.read_of(leg.member, &member, leg.at, buf).await;
             match result {
                 Ok(()) => copies.push((leg.member, buf.share())),
                 Err(_) => unreadable.push(leg.member),
             }
         }
+        if !unreadable.is_empty() && piece.extent.len > self.geometry.block {
+            drop(copies);
+            let block = self.geometry.block;
+            for at in (piece.extent.start.0..piece.extent.end().0).step_by(block.0 as usize) {
+                let part = self.shape.first_piece(Extent::new(Lba(at), block));
+                Box::pin(self.scrub_piece(part, repair, report)).await?;
+            }
+            return Ok(());
+        }
         report.unreadable += unreadable.len() as u64;
-        let alike = |data: &block::Shared| copies.iter().filter(|(_, c)| c[..] == data[..]).count();
+        let alike = |data: &Shared| copies.iter().filter(|(_, c)| c[..] == data[..]).count();
         // Among equals the first leg's: `max_by_key` takes the last.
         let best = copies.iter().rev().max_by_key(|(_, data)| alike(data));
         let Some((_, best)) = best else { return Ok(()) };
@@ -224,15 +284,17 @@ impl Core {
             .await
     }
 
-    async fn scrub_stripe(
+    /// Compares a stripe's data with its parity in a band of its chunks: block by block where
+    /// one of them cannot be read.
+    async fn scrub_band(
         self: &Rc<Core>,
         stripe: Stripe,
+        (from, band): (Sectors, Sectors),
         repair: bool,
         report: &mut ScrubReport,
         grant: &Grant,
     ) -> IoResult {
-        let chunk = self.shape.chunk();
-        let len = chunk.bytes() as usize;
+        let (at, len) = (stripe.row() + from, band.bytes() as usize);
         let mut sum = grant.take(len);
         sum.fill(0);
         let mut unreadable = Vec::new();
@@ -240,39 +302,71 @@ impl Core {
             let Some(member) = self.in_sync(role) else {
                 return Ok(());
             };
-            let (buf, result) = member.read(stripe.row(), grant.take(len)).await;
+            let (buf, result) = self.read_of(role, &member, at, grant.take(len)).await;
             match result {
                 Ok(()) => xor(&mut sum, &buf),
                 Err(_) => unreadable.push(role),
             }
             grant.give_back(buf);
         }
-        report.unreadable += unreadable.len() as u64;
-        let (role, data) = match unreadable[..] {
-            [] if sum.iter().all(|byte| *byte == 0) => return Ok(()),
-            [] => {
-                report.mismatches += 1;
-                if !repair {
-                    return Ok(());
-                }
-                report.repaired += 1;
-                let buf = grant.take(len);
-                let (buf, result) = self
-                    .reconstruct(stripe, stripe.parity, Sectors::ZERO, buf, grant)
-                    .await;
-                result?;
-                (stripe.parity, buf)
+        let block = self.geometry.block;
+        if !unreadable.is_empty() && band > block {
+            grant.give_back(sum);
+            for step in (0..band.0).step_by(block.0 as usize) {
+                let part = (from + Sectors(step), block);
+                Box::pin(self.scrub_band(stripe, part, repair, report, grant)).await?;
             }
-            [role] => (role, sum),
-            _ => return Ok(()),
-        };
+            return Ok(());
+        }
+        report.unreadable += unreadable.len() as u64;
+        let fits = sum.iter().all(|byte| *byte == 0);
+        match unreadable[..] {
+            [] if fits => grant.give_back(sum),
+            [] => {
+                grant.give_back(sum);
+                report.mismatches += 1;
+                if repair {
+                    report.repaired += 1;
+                    let buf = grant.take(len);
+                    let computed = self.reconstruct(stripe, stripe.parity, from, buf, grant);
+                    let (buf, result) = computed.await;
+                    result?;
+                    self.put_again(stripe.parity, at, buf, grant).await?;
+                }
+            }
+            [role] => self.put_again(role, at, sum, grant).await?,
+            _ => grant.give_back(sum),
+        }
+        Ok(())
+    }
+
+    /// Writes at `at` of the data of `role` what follows from the others.
+    async fn put_again(
+        self: &Rc<Core>,
+        role: usize,
+        at: Lba,
+        mut data: Buf,
+        grant: &Grant,
+    ) -> IoResult {
+        if data.len() <= BLOCK_BYTES {
+            // There may be many, and what is shared is not given back.
+            let mut small = self.env.pool.take(data.len());
+            small.copy_from_slice(&data);
+            grant.give_back(std::mem::replace(&mut data, small));
+        }
         let Some(member) = self.writable(role) else {
             return Ok(());
         };
-        if let Err(error) = member.write(stripe.row(), data.share(), Fua::No).await {
+        let there = Extent::new(at, Sectors(data.len() as u64 / SECTOR_BYTES));
+        if let Err(error) = member.write(at, data.share(), Fua::No).await {
             self.fail(&member, &error);
-            self.commit().await?;
+            return self.commit().await;
         }
-        Ok(())
+        let cleared = self.clear_lost(None, [(role, there)].into_iter()).await;
+        // A gap too many stays one.
+        cleared.or_else(|error| match error.kind() {
+            Kind::Media => Ok(()),
+            _ => Err(error),
+        })
     }
 }

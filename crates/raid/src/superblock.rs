@@ -1,7 +1,8 @@
 //! The superblock: which array a member belongs to, as what, and what is known
 //! of the others.
 //!
-//! Version 2 is written; version 1, which had neither starts nor their history, is read.
+//! Version 3 is written; version 2, which knew no gaps, and version 1, which had neither starts
+//! nor their history, are read.
 //! What it cannot say is filled in so that it counts for as little as it may: its
 //! events are those of a start without a name, of which the last but one is sealed.
 
@@ -81,6 +82,9 @@ pub struct MemberEntry {
     pub checkpoint: Sectors,
     /// Of one that was lost, the event after the last that it had for certain.
     pub failed_at: u64,
+    /// Of one that was lost, how often the write-intent map had been written, with a write that
+    /// it may not have.
+    pub map_writes: u32,
 }
 
 impl MemberEntry {
@@ -91,7 +95,8 @@ impl MemberEntry {
             checkpoint: self.checkpoint.0,
             failed_at: self.failed_at,
             state: self.state.code(),
-            reserved: [0; 7],
+            map_writes: self.map_writes,
+            reserved: [0; 3],
         }
     }
 
@@ -103,6 +108,7 @@ impl MemberEntry {
             sectors: Sectors(row.sectors),
             checkpoint: Sectors(row.checkpoint),
             failed_at: row.failed_at.saturating_sub(u64::from(former)),
+            map_writes: row.map_writes,
         })
     }
 }
@@ -140,6 +146,16 @@ pub struct Scrubbed {
     pub since: u64,
     /// Whether a scrub of all of it ended then.
     pub ended: bool,
+}
+
+/// Sectors of the data of `role` that its member was never given: no other could be read
+/// there when it was filled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gap {
+    /// The role.
+    pub role: usize,
+    /// The sectors, counted from where the member's data begins.
+    pub extent: Extent,
 }
 
 /// What each member says of its array.
@@ -180,6 +196,8 @@ pub struct Superblock {
     pub table: Vec<MemberEntry>,
     /// Runs of the array's sectors whose data is lost.
     pub bad: Vec<Extent>,
+    /// What single members lack.
+    pub gaps: Vec<Gap>,
     /// When it was scrubbed last.
     pub scrubbed: Scrubbed,
 }
@@ -202,7 +220,7 @@ impl Superblock {
             level: self.level.layout().code(),
             roles: self.table.len() as u8,
             block: self.block.0 as u8,
-            lost: self.bad.len() as u8,
+            lost: (self.bad.len() + self.gaps.len()) as u8,
             starts: history.len() as u8,
             sealed: self.sealed,
             name,
@@ -214,13 +232,18 @@ impl Superblock {
             history: padded(history.into_iter().map(Position::row)),
             since: self.scrubbed.since,
             ended: u8::from(self.scrubbed.ended),
-            lost: padded(self.bad.iter().map(|bad| LostRow {
-                start: bad.start.0,
-                sectors: bad.len.0,
-            })),
+            lost: padded(self.lost_rows().into_iter()),
             ..SuperblockRow::ZERO
         };
         row.seal(block);
+    }
+
+    fn lost_rows(&self) -> Vec<LostRow> {
+        let row = |extent: &Extent, role| LostRow::new(extent.start.0, extent.len.0, role);
+        let bad = self.bad.iter().map(|bad| row(bad, None));
+        let gaps = self.gaps.iter();
+        bad.chain(gaps.map(|gap| row(&gap.extent, Some(gap.role))))
+            .collect()
     }
 
     /// Reads one; `None` if `block` holds none, or one that cannot be.
@@ -247,8 +270,14 @@ impl Superblock {
         if now.event != fields.event {
             return None;
         }
-        let bad = row.lost.get(..usize::from(fields.lost))?.iter();
-        let bad = bad.map(|lost| Extent::new(Lba(lost.start), Sectors(lost.sectors)));
+        let (mut bad, mut gaps) = (Vec::new(), Vec::new());
+        for lost in row.lost.get(..usize::from(fields.lost))? {
+            let extent = Extent::new(Lba(lost.start), Sectors(lost.len()));
+            match lost.role() {
+                None => bad.push(extent),
+                Some(role) => gaps.push(Gap { role, extent }),
+            }
+        }
         let superblock = Superblock {
             array: Uuid::from_bytes(fields.array),
             member: Uuid::from_bytes(fields.member),
@@ -269,7 +298,8 @@ impl Superblock {
             region: Sectors(fields.region),
             journal_slots: fields.journal_slots,
             table: table.collect::<Option<_>>()?,
-            bad: bad.collect(),
+            bad,
+            gaps,
             scrubbed: Scrubbed {
                 since: row.since,
                 ended: row.ended != 0,
@@ -318,6 +348,11 @@ impl Superblock {
             let end = bad.start.0.saturating_add(bad.len.0);
             end <= shape.sectors().0 && !bad.is_empty()
         };
+        let of_gap = |gap: &Gap| {
+            let end = gap.extent.start.0.saturating_add(gap.extent.len.0);
+            let size = sizes.get(gap.role);
+            size.is_some_and(|size| end <= size.0) && !gap.extent.is_empty()
+        };
         (self.role == ROLE_SPARE || usize::from(self.role) < sizes.len())
             && self.events < NUMBER_MAX
             && self.sealed <= self.events
@@ -332,6 +367,7 @@ impl Superblock {
             && self.has_fitting_journal(&shape)
             && self.table.iter().all(of_entry)
             && self.bad.iter().all(of_bad)
+            && self.gaps.iter().all(of_gap)
     }
 
     fn has_fitting_map(&self, shape: &Shape) -> bool {

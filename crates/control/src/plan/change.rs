@@ -51,13 +51,13 @@ pub enum Change {
         /// The device.
         device: Name,
     },
-    /// An array that runs has another member.
-    ReplaceMember {
+    /// An exchange of an array's members has ended.
+    Exchanged {
         /// The array.
         array: Name,
-        /// What it had.
+        /// What is not in it any more.
         member: Name,
-        /// What it has instead.
+        /// What has its place.
         device: Name,
     },
     /// Whether a pool forgets what it holds at the next start.
@@ -133,15 +133,19 @@ impl Change {
                     add(&mut array.members.value, device);
                 });
             }
-            Change::ReplaceMember {
+            Change::Exchanged {
                 array,
                 member,
                 device,
             } => with_array(config, array, |array| {
-                array.spares.value.retain(|spare| spare != device);
-                let mut members = array.members.value.iter_mut();
-                if let Some(place) = members.find(|known| *known == member) {
-                    *place = device.clone();
+                let (members, spares) = (&mut array.members.value, &mut array.spares.value);
+                match members.iter_mut().find(|known| *known == member) {
+                    Some(place) => {
+                        *place = device.clone();
+                        spares.retain(|spare| spare != device);
+                    }
+                    // A spare that served, or the device that was to take its place.
+                    None => spares.retain(|spare| spare != member),
                 }
             }),
             Change::Cold { pool, cold } => {

@@ -17,7 +17,8 @@ record! {
         0 magic: u32, "0x6d617069";
         4 crc: u32, "checksum of the sector";
         8 array: [u8; 16], "UUID of the array";
-        24 number: u64, "number of the sector in the map";
+        24 number: u32, "number of the sector in the map";
+        28 writes: u32, "how often the map had been written with this write; it wraps, and is 0 in older versions";
         32 bits: [u8; BITS_BYTES], "3840 bits, the lowest of a byte first";
     }
 }
@@ -53,9 +54,9 @@ pub fn place(regions: usize, data_at: Sectors, block: usize) -> Sectors {
     first + Sectors((block * SECTORS) as u64)
 }
 
-/// Writes block `number` of the bitmap of `array`, in which the regions `marked` are marked,
-/// counted from the block's first.
-pub fn encode(block: &mut [u8], array: Uuid, number: usize, marked: &[usize]) {
+/// Writes block `number` of the bitmap of `array` for the time `writes`, in which the regions
+/// `marked` are marked, counted from the block's first.
+pub fn encode(block: &mut [u8], array: Uuid, number: usize, writes: u32, marked: &[usize]) {
     let mut bits = [[0; BITS_BYTES]; SECTORS];
     for region in marked {
         let (sector, bit) = (region / BITS_PER_SECTOR, region % BITS_PER_SECTOR);
@@ -67,7 +68,8 @@ pub fn encode(block: &mut [u8], array: Uuid, number: usize, marked: &[usize]) {
             magic: MAGIC,
             crc: 0,
             array: array.to_bytes(),
-            number: (number * SECTORS + index) as u64,
+            number: (number * SECTORS + index) as u32,
+            writes,
             bits,
         };
         row.encode(sector);
@@ -84,9 +86,24 @@ fn sectors(block: &[u8], array: Uuid, number: usize) -> impl Iterator<Item = Opt
         let sound = row.magic == MAGIC
             && has_checksum(sector, CRC_AT)
             && row.array == array.to_bytes()
-            && row.number == (number * SECTORS + index) as u64;
+            && row.number == (number * SECTORS + index) as u32;
         sound.then_some(row)
     })
+}
+
+/// How often the bitmap of `array` had been written when block `number` was, by the newest of
+/// its sectors; `None` if none is legible.
+pub fn writes(block: &[u8], array: Uuid, number: usize) -> Option<u32> {
+    let sectors = sectors(block, array, number).flatten();
+    sectors.map(|sector| sector.writes).reduce(newest)
+}
+
+/// The later of two numbers of writes, which may have wrapped.
+pub fn newest(one: u32, other: u32) -> u32 {
+    match one.wrapping_sub(other) <= u32::MAX / 2 {
+        true => one,
+        false => other,
+    }
 }
 
 /// Whether all of `block` is block `number` of the bitmap of `array`.
@@ -130,11 +147,14 @@ mod tests {
             &mut block,
             array,
             2,
+            7,
             &regions.iter().copied().collect::<Vec<_>>(),
         );
         assert_eq!(marked(&block, array), regions);
         assert_eq!(marked(&block, Uuid(4)).len(), REGIONS);
         assert!(is_legible(&block, array, 2) && !is_legible(&block, array, 1));
+        assert_eq!(writes(&block, array, 2), Some(7));
+        assert_eq!((newest(7, u32::MAX), newest(u32::MAX, 7)), (7, 7));
         block[SectorRow::BYTES + 100] ^= 1;
         assert!(!is_legible(&block, array, 2));
         let read = marked(&block, array);

@@ -1,6 +1,7 @@
 //! The superblock of a member, as fields and tables.
 //!
-//! Version 2 is written; version 1, which had neither starts nor their history, is read.
+//! Version 3 is written. Version 2, which knew of no sectors that one member alone lacks, and
+//! version 1, which had neither starts nor their history, are read.
 //!
 //! Not here: which numbers fit each other, and what they mean (`raid`).
 
@@ -9,7 +10,9 @@ use crate::BLOCK_BYTES;
 use crate::record::record;
 
 const MAGIC: [u8; 8] = *b"hotsetAR";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
+/// The version before members had sectors that were not filled. Its fields are the same.
+const VERSION_FILLED: u32 = 2;
 /// The version before starts had names.
 const VERSION_PLAIN: u32 = 1;
 /// The role of a spare.
@@ -25,7 +28,7 @@ record! {
     /// The fields of a superblock.
     FieldsRow, 128 {
         0 magic: [u8; 8], "`hotsetAR`";
-        8 version: u32, "2";
+        8 version: u32, "3";
         12 crc: u32, "checksum of the block";
         16 array: [u8; 16], "UUID of the array";
         32 member: [u8; 16], "UUID of this member";
@@ -55,7 +58,7 @@ record! {
         2096 since: u64, "since when the time to the next scrub counts, in seconds since 1970; 0 if nobody has said";
         2104 ended: u8, "1 if a scrub of all of it ended then, with every member; 0 if it was first looked after then";
         2105 reserved: [u8; 71], "0";
-        2176 lost: [LostRow; BAD_MAX], "runs of lost sectors of the array: 120 of 16 bytes";
+        2176 lost: [LostRow; BAD_MAX], "runs of lost sectors, and of those that a member lacks: 120 of 16 bytes";
     }
 }
 
@@ -67,7 +70,8 @@ record! {
         24 checkpoint: u64, "checkpoint of a rebuild: sectors of the array that are done";
         32 failed_at: u64, "of one that was lost: the event after the last that it has for certain";
         40 state: u8, "0 in sync; 1, 2 being filled; 3, 4 lost. With 2 and 4 nothing it held counts; with 1 and 3 only what the bitmap marks is missing";
-        41 reserved: [u8; 7], "0";
+        41 reserved: [u8; 3], "0";
+        44 map_writes: u32, "of one that was lost: how often the map had been written, with a write that it may not have";
     }
 }
 
@@ -80,10 +84,10 @@ record! {
 }
 
 record! {
-    /// A run of lost sectors.
+    /// A run of lost sectors of the array, or of sectors that a member lacks.
     LostRow, 16 {
         0 start: u64, "first sector";
-        8 sectors: u64, "sectors";
+        8 sectors: u64, "sectors, below 2^56. The highest byte is 0 of sectors of the array that are lost; else 1 and the role of the member that lacks them, and both numbers are of its data";
     }
 }
 
@@ -101,6 +105,30 @@ record! {
     FormerRoleRow, 64 {
         0 role: RoleRow, "the fields above; at 32 the event of the loss";
         48 reserved: [u8; 16], "0";
+    }
+}
+
+/// Where the role begins in [`LostRow::sectors`].
+const LACKING_SHIFT: u32 = 56;
+
+impl LostRow {
+    /// A run of `sectors` from `start` on: of the array, or of the data of `role`.
+    pub fn new(start: u64, sectors: u64, role: Option<usize>) -> LostRow {
+        let holder = role.map_or(0, |role| role as u64 + 1);
+        let sectors = sectors | holder << LACKING_SHIFT;
+        LostRow { start, sectors }
+    }
+
+    /// The role whose data it is of; `None` of sectors of the array.
+    pub fn role(&self) -> Option<usize> {
+        (self.sectors >> LACKING_SHIFT)
+            .checked_sub(1)
+            .map(|role| role as usize)
+    }
+
+    /// How many sectors it has.
+    pub fn len(&self) -> u64 {
+        self.sectors & ((1 << LACKING_SHIFT) - 1)
     }
 }
 
@@ -138,7 +166,7 @@ pub fn open(block: &[u8]) -> Option<Found> {
         return None;
     }
     let (row, former) = match version {
-        VERSION => (SuperblockRow::decode(block), None),
+        VERSION | VERSION_FILLED => (SuperblockRow::decode(block), None),
         VERSION_PLAIN => {
             let former = FormerSuperblockRow::decode(block);
             let row = SuperblockRow {

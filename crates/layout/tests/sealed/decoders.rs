@@ -141,7 +141,10 @@ pub fn is_taken(kind: Kind, block: &[u8]) -> bool {
             if let Some(found) = found.as_ref().filter(|found| found.former.is_none()) {
                 let mut again = vec![0; BLOCK_BYTES];
                 found.row.seal(&mut again);
-                assert_eq!(again, block);
+                // A version that is read is not written.
+                if again[8..12] == block[8..12] {
+                    assert_eq!(again, block);
+                }
             }
             found.is_some()
         }
@@ -152,8 +155,15 @@ pub fn is_taken(kind: Kind, block: &[u8]) -> bool {
             let is_legible = bitmap::is_legible(block, OWNER, 0);
             if is_legible {
                 let mut again = vec![0; BLOCK_BYTES];
-                bitmap::encode(&mut again, OWNER, 0, &marked);
-                assert_eq!(again, block);
+                let writes = bitmap::writes(block, OWNER, 0).expect("it is legible");
+                bitmap::encode(&mut again, OWNER, 0, writes, &marked);
+                // Each sector has its own count.
+                let but_for_that = |block: &[u8]| {
+                    let sectors = block.chunks(512);
+                    let parts = sectors.map(|sector| [&sector[8..28], &sector[32..]].concat());
+                    parts.collect::<Vec<_>>()
+                };
+                assert_eq!(but_for_that(&again), but_for_that(block));
             }
             is_legible
         }

@@ -77,7 +77,7 @@ impl<P: Platform> Devices<P> {
         let order = raid::order(array.level.value, &domains);
         let all = order.into_iter().map(|at| all[at].clone()).collect();
         let mut fresh = || self.fresh();
-        raid::create(&env, &plan, all, spares, &mut fresh, Self::options(array)).await
+        raid::create(&env, &plan, all, spares, &mut fresh, self.options(array)).await
     }
 
     /// A new identity.

@@ -52,15 +52,6 @@ impl<P: Platform> Devices<P> {
     }
 }
 
-impl<P: Platform> Devices<P> {
-    /// Takes the device of that name back from its user.
-    pub(super) fn take(&self, name: &Name) -> Option<Lease<P>> {
-        let opened = self.open.borrow_mut().remove(name)?;
-        let reserved = self.reserve(name, opened.role).ok()?;
-        Some(Lease::new(reserved, opened))
-    }
-}
-
 impl<P: Platform> Lease<P> {
     pub(super) fn new(reserved: Reserved<P>, opened: Opened<P>) -> Lease<P> {
         Lease {

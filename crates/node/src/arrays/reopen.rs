@@ -56,8 +56,7 @@ impl<P: Platform> Devices<P> {
             let role = running.role(name.as_str(), &open).ok()?;
             Some(report.members[role].state == MemberState::InSync)
         };
-        let given = running.given.borrow();
-        let all = running.members().chain(given.iter().cloned());
+        let all = self.members_of(running).into_iter();
         all.filter(|name| has(name) == Some(true)).collect()
     }
 
@@ -102,21 +101,17 @@ impl<P: Platform> Devices<P> {
     }
 
     async fn exchange(&self, running: &Rc<Running>) -> IoResult {
-        let config = &running.config;
+        let config = &self.array_of(running);
         running.array().release().await;
         running.outdated.set(true);
-        for member in running.members() {
+        for member in self.members_of(running) {
             // That an array below did not end in order is known.
             let _ = self.close(&member).await;
         }
         let (members, mut absent) = self.members(config).await;
         let is_out = |name: &Name| running.by_hand.borrow().contains(name);
-        let (out, mut all): (Vec<_>, _) = members.into_iter().partition(|m| is_out(m.name()));
+        let (out, all): (Vec<_>, _) = members.into_iter().partition(|m| is_out(m.name()));
         release_all(out).await;
-        let configured = all.len();
-        for name in running.given.borrow().iter().filter(|name| !is_out(name)) {
-            all.extend(self.take(name));
-        }
         let started = self
             .start(config, &all, &mut absent, Start::default())
             .await;
@@ -125,8 +120,6 @@ impl<P: Platform> Devices<P> {
             true => Err(array.geometry().error(Kind::Gone, "was closed meanwhile")),
         });
         if let Err(error) = swapped {
-            let given = all.split_off(configured);
-            given.into_iter().for_each(Lease::keep);
             release_all(all).await;
             return Err(error);
         }

@@ -10,6 +10,18 @@ use raid::Array;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// A device is to take a member's place.
+#[derive(Clone)]
+pub(super) struct Exchange {
+    /// The device of the member.
+    pub old: Name,
+    /// What takes its place.
+    pub new: Name,
+    /// When the configuration is to say how it ended, and the pause if it cannot.
+    pub next: Nanos,
+    pub pause: Nanos,
+}
+
 /// An array that runs.
 pub(crate) struct Running {
     /// What its user has, whatever becomes of the array.
@@ -17,8 +29,8 @@ pub(crate) struct Running {
     pub(crate) config: config::Array,
     /// Members that were taken out by hand, and stay out.
     pub(crate) by_hand: RefCell<BTreeSet<Name>>,
-    /// Devices that were given while it runs.
-    pub(crate) given: RefCell<BTreeSet<Name>>,
+    /// The exchange of a member that the configuration does not say yet.
+    pub(super) exchange: RefCell<Option<Exchange>>,
     pub(crate) scrub: RefCell<Option<control::status::Scrub>>,
     /// Before that none begins by itself, for one has failed.
     pub(super) scrub_again: Cell<Nanos>,
@@ -37,13 +49,6 @@ impl Running {
     /// The array as it is now.
     pub(crate) fn array(&self) -> Array {
         self.place.device()
-    }
-
-    /// The devices that the configuration gives it.
-    pub(crate) fn members(&self) -> impl Iterator<Item = Name> + use<> {
-        let all = [&self.config.members, &self.config.spares];
-        let all: Vec<Name> = all.iter().flat_map(|m| m.value.clone()).collect();
-        all.into_iter()
     }
 
     /// The role of a member, by its device in `open` or its number.

@@ -5,12 +5,15 @@
 //! again is sought less and less often.
 
 use super::create::refuse_used;
+use super::running::Exchange;
 use super::{Devices, Running};
 use crate::event::Event;
 use crate::place::Role;
 use crate::platform::Platform;
 use block::{BoxDevice, Device as _, IoResult, Kind, Nanos};
-use control::config::Name;
+use control::config::{self, Name};
+use control::plan::Change;
+use control::protocol::Request;
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
@@ -59,6 +62,7 @@ impl<P: Platform> Devices<P> {
             running.report_events(&self.platform);
             self.rediscover(&running, &mut pauses).await;
             self.restore(&running, &mut pauses).await;
+            self.follow_exchange(&running).await;
             self.scrub_if_due(&running).await;
             timer.sleep(PERIOD).await;
         }
@@ -72,7 +76,7 @@ impl<P: Platform> Devices<P> {
         if report.down.is_some() || !report.members.iter().any(lost) {
             return;
         }
-        for name in running.members() {
+        for name in self.members_of(running) {
             let (next, pause) = pauses.get(&name).copied().unwrap_or_default();
             let out = running.by_hand.borrow().contains(&name);
             if out || now < next || running.ended.get() {
@@ -148,16 +152,17 @@ impl<P: Platform> Devices<P> {
     pub(crate) async fn fail_member(&self, array: &str, member: &str) -> Result<(), String> {
         let running = self.running(array)?;
         let role = running.role(member, &self.open.borrow())?;
-        running
-            .array()
-            .fail(role)
-            .await
-            .map_err(|e| e.to_string())?;
-        let device = running.array().report().members[role].device.clone();
-        if let Some(name) = device.and_then(|device| self.name_of(&device)) {
-            running.by_hand.borrow_mut().insert(name);
+        let name = self.member_name(&running, role);
+        // It is not sought from the moment on at which it is lost.
+        let is_new = name
+            .iter()
+            .any(|name| running.by_hand.borrow_mut().insert(name.clone()));
+        let failed = running.array().fail(role).await;
+        if failed.is_err() && is_new {
+            let mut by_hand = running.by_hand.borrow_mut();
+            by_hand.retain(|other| Some(other) != name.as_ref());
         }
-        Ok(())
+        failed.map_err(|error| error.to_string())
     }
 
     /// What the configuration calls the open device that has this name in reports.
@@ -168,19 +173,111 @@ impl<P: Platform> Devices<P> {
         found.map(|(name, _)| name.clone())
     }
 
-    /// The device that was to take the place of a member in sync is free again: which.
-    pub(crate) async fn cancel_replacement(&self, array: &str) -> Result<Name, String> {
+    /// The device that was to take the place of a member in sync does not.
+    pub(crate) async fn cancel_replacement(&self, array: &str) -> Result<(), String> {
         let running = self.running(array)?;
         let none = || format!("no member of array {array} is being replaced");
-        let device = running.array().cancel_replacement().ok_or_else(none)?;
+        running.array().cancel_replacement().ok_or_else(none)?;
         let timer = self.env().timer;
         while running.array().report().replaced.is_some() && !running.ended.get() {
             timer.sleep(LOOK).await;
         }
-        let name = self.name_of(&device).ok_or_else(none)?;
-        running.given.borrow_mut().remove(&name);
-        self.close(&name).await.map_err(|error| error.to_string())?;
-        Ok(name)
+        self.follow_exchange(&running).await;
+        Ok(())
+    }
+
+    /// Has the configuration say what an exchange has come to, once it has ended.
+    async fn follow_exchange(&self, running: &Rc<Running>) {
+        let Some(exchange) = running.exchange.borrow().clone() else {
+            return;
+        };
+        let (report, now) = (running.array().report(), self.env().timer.now());
+        if report.replaced.is_some() || now < exchange.next {
+            return;
+        }
+        let array = running.config.name.value.clone();
+        let has = |name: &Name| {
+            let of = |m: &raid::MemberReport| m.device.clone();
+            let mut devices = report.members.iter().filter_map(of);
+            devices.any(|device| self.name_of(&device).as_ref() == Some(name))
+        };
+        let Exchange { old, new, .. } = exchange.clone();
+        let (member, device) = match has(&new) {
+            true => (old, new),
+            false => (new, old),
+        };
+        let waits = self
+            .open
+            .borrow()
+            .get(&member)
+            .map(|opened| opened.leaf.clone());
+        if waits.is_some_and(|leaf| running.uses(&leaf)) {
+            // Another has the place, and this one is a spare.
+            running.exchange.take();
+            return;
+        }
+        let request = Request::Exchanged {
+            array: array.to_string(),
+            member: member.to_string(),
+            device: device.to_string(),
+        };
+        let amended = match self.is_in_files(&array, [&member, &device]) {
+            true => self.platform.amend(request).await,
+            // It was asked for until the daemon ends.
+            false => None,
+        };
+        let amended = match amended {
+            Some(amended) => amended,
+            None => {
+                let change = Change::Exchanged {
+                    array: array.clone(),
+                    member,
+                    device,
+                };
+                self.end_exchange(&change).await
+            }
+        };
+        if let Err(why) = amended {
+            self.platform.event(Event::ExchangeNotKept { array, why });
+            let (next, pause) = later(now, exchange.pause, PAUSE_MAX);
+            let mut kept = running.exchange.borrow_mut();
+            kept.iter_mut()
+                .for_each(|exchange| (exchange.next, exchange.pause) = (next, pause));
+        }
+    }
+
+    /// Whether the files of the configuration give an array all of `devices`.
+    fn is_in_files(&self, array: &Name, devices: [&Name; 2]) -> bool {
+        let config = self.config();
+        let files = config.files.iter();
+        let mut arrays = files.flat_map(|file| config::parse(&file.text, &mut Vec::new()).arrays);
+        let array = arrays.find(|other| other.name.value == *array);
+        array.is_some_and(|array| {
+            let lists = [&array.members.value, &array.spares.value];
+            devices
+                .iter()
+                .all(|device| lists.iter().any(|list| list.contains(device)))
+        })
+    }
+
+    /// An exchange has come to what `change` says: the device that is not in the array any more
+    /// is released.
+    pub(crate) async fn end_exchange(&self, change: &Change) -> Result<(), String> {
+        let Change::Exchanged { array, member, .. } = change else {
+            return Ok(());
+        };
+        let running = self.running(array.as_str())?;
+        let is_its = |exchange: &Exchange| [&exchange.old, &exchange.new].contains(&member);
+        let ended = running.array().report().replaced.is_none();
+        if !running.exchange.borrow().as_ref().is_some_and(is_its) || !ended {
+            return Err(format!(
+                "no exchange of {member} of array {array} has ended"
+            ));
+        }
+        running.exchange.take();
+        self.record(change);
+        running.by_hand.borrow_mut().remove(member);
+        self.close(member).await.map_err(|error| error.to_string())
     }
 
     /// Whether the configuration gives an array this device, as a member or a spare.
@@ -205,12 +302,47 @@ impl<P: Platform> Devices<P> {
         members.contains(device) || members.len() < roles
     }
 
-    /// The device that a member of an array is, by its name or the number of its role.
-    pub(crate) fn member_name(&self, array: &str, member: &str) -> Option<Name> {
-        let running = self.running(array).ok()?;
-        let role = running.role(member, &self.open.borrow()).ok()?;
-        let device = running.array().report().members[role].device.clone()?;
-        self.name_of(&device)
+    /// The device of the member with that role; of one that is absent, the one that the
+    /// configuration has and that has no role.
+    fn member_name(&self, running: &Running, role: usize) -> Option<Name> {
+        let members = running.array().report().members;
+        let of = |member: &raid::MemberReport| self.name_of(member.device.as_ref()?);
+        if let Some(name) = of(&members[role]) {
+            return Some(name);
+        }
+        let have: Vec<_> = members.iter().filter_map(of).collect();
+        let listed = self.array_of(running).members.value;
+        let mut without = listed.into_iter().filter(|name| !have.contains(name));
+        without.next().filter(|_| without.next().is_none())
+    }
+
+    /// Puts a device in the place of `member`: that of one in sync once it holds the same.
+    pub(crate) async fn exchange_member(
+        &self,
+        array: &str,
+        member: &str,
+        source: &super::Source,
+        overwrite: bool,
+    ) -> Result<(), String> {
+        let running = self.running(array)?;
+        let role = running.role(member, &self.open.borrow())?;
+        if running.exchange.borrow().is_some() && running.array().report().replaced.is_none() {
+            return Err(format!(
+                "array {array}: the configuration file does not say yet how the last exchange of \
+                 members ended. Try again."
+            ));
+        }
+        let (old, new) = (self.member_name(&running, role), source.name().clone());
+        self.give_member(array, Some(member), source, overwrite)
+            .await?;
+        let exchange = old.filter(|old| *old != new).map(|old| Exchange {
+            old,
+            new,
+            next: Nanos::ZERO,
+            pause: Nanos::ZERO,
+        });
+        running.exchange.replace(exchange);
+        Ok(())
     }
 
     /// Gives an array a device, in the place of `member` if one is named.
@@ -228,7 +360,7 @@ impl<P: Platform> Devices<P> {
             Some(member) => Some(running.role(member, &self.open.borrow())?),
             None => None,
         };
-        let own = running.members().any(|n| n == name);
+        let own = self.members_of(&running).contains(&name);
         let reused = own && self.open.borrow().contains_key(&name);
         if !reused {
             self.open_member(&running, source)
@@ -240,9 +372,6 @@ impl<P: Platform> Devices<P> {
         match given {
             Ok(()) => {
                 running.by_hand.borrow_mut().remove(&name);
-                if !own {
-                    running.given.borrow_mut().insert(name);
-                }
                 Ok(())
             }
             Err(error) => {

@@ -250,27 +250,34 @@ impl<P: Platform> Node<P> {
             } => {
                 let source = self.named_or_new(device)?;
                 let devices = &self.devices;
-                let old = devices.member_name(&array, &member);
                 let (name, device) = (Name::new(&array)?, source.name().clone());
                 let mut changes: Vec<_> = Self::known_by(&source).into_iter().collect();
-                // Whatever it replaces, it is a device of this array from then on.
-                let mut after = changes.clone();
+                // Until the exchange has ended it is a spare of this array.
                 if !devices.is_configured(&name, &device) {
-                    after.push(Change::GiveSpare {
-                        array: name.clone(),
-                        device: device.clone(),
+                    changes.push(Change::GiveSpare {
+                        array: name,
+                        device,
                     });
                 }
-                self.agree(&after).await?;
-                let given = devices.give_member(&array, Some(&member), &source, overwrite);
-                given.await?;
-                changes.extend(old.map(|member| Change::ReplaceMember {
-                    array: name,
-                    member,
-                    device,
-                }));
+                self.agree(&changes).await?;
+                devices
+                    .exchange_member(&array, &member, &source, overwrite)
+                    .await?;
                 self.note_all(&changes);
                 Ok(())
+            }
+            Request::Exchanged {
+                array,
+                member,
+                device,
+            } => {
+                let [array, member, device] = [array, member, device].map(|name| Name::new(&name));
+                let change = Change::Exchanged {
+                    array: array?,
+                    member: member?,
+                    device: device?,
+                };
+                self.devices.end_exchange(&change).await
             }
             Request::Amended {
                 file,
@@ -369,7 +376,7 @@ impl<P: Platform> Node<P> {
             | Change::DropDevice(_)
             | Change::GiveSpare { .. }
             | Change::GiveMember { .. }
-            | Change::ReplaceMember { .. }
+            | Change::Exchanged { .. }
             | Change::Cold { .. }
             | Change::PutLog(_) => (),
         }

@@ -16,7 +16,6 @@ use crate::platform::Platform;
 use block::Nanos;
 use control::config::Name;
 use control::job::{Job, JobKind, JobName, JobState};
-use control::plan::Change;
 use raid::MemberState;
 use std::rc::Rc;
 
@@ -207,13 +206,12 @@ impl<P: Platform> Node<P> {
     pub(super) async fn cancel(&self, job: &str) -> Result<(), Refusal> {
         let name = JobName::parse(job)?;
         self.look_at_jobs();
-        let role = match self.jobs.borrow().running.get(&name) {
-            Some(seen) => seen.role.as_ref().map(|(role, _)| *role),
-            None => return Err(ended(&name)),
-        };
+        if !self.jobs.borrow().running.contains_key(&name) {
+            return Err(ended(&name));
+        }
         // Whoever looks while it ends finds it cancelled.
         let is_first = self.jobs.borrow_mut().cancelled.insert(name.clone());
-        if let Err(why) = self.end_job(&name, role).await {
+        if let Err(why) = self.end_job(&name).await {
             if is_first {
                 self.jobs.borrow_mut().cancelled.remove(&name);
             }
@@ -225,8 +223,8 @@ impl<P: Platform> Node<P> {
         Ok(())
     }
 
-    /// Has a job end, which is about that role of an array.
-    async fn end_job(&self, name: &JobName, role: Option<usize>) -> Result<(), Refusal> {
+    /// Has a job end.
+    async fn end_job(&self, name: &JobName) -> Result<(), Refusal> {
         match name.kind {
             JobKind::Resync => {
                 return Err(format!(
@@ -238,16 +236,7 @@ impl<P: Platform> Node<P> {
                 self.devices.running(&name.of)?.array().cancel_scrub();
             }
             JobKind::Replace => {
-                let role = role.unwrap_or_default().to_string();
-                let old = self.devices.member_name(&name.of, &role);
-                let new = self.devices.cancel_replacement(&name.of).await?;
-                if let (Ok(array), Some(device)) = (Name::new(&name.of), old) {
-                    self.note(&Change::ReplaceMember {
-                        array,
-                        member: new,
-                        device,
-                    });
-                }
+                self.devices.cancel_replacement(&name.of).await?;
             }
             JobKind::Rebuild => {
                 return Err(format!(

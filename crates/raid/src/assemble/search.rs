@@ -15,7 +15,7 @@ use super::*;
 use crate::levels::Level;
 use crate::superblock::MemberEntry;
 use block::{BoxDevice, Geometry, Pool, Sectors};
-use devices::{Alone, Disk, World};
+use devices::{ARRAY, Alone, Disk, World};
 use life::Event;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque, hash_map::DefaultHasher};
@@ -166,7 +166,7 @@ impl Search {
             ..MemberEntry::default()
         };
         let superblock = |role: usize| Superblock {
-            array: Uuid::from_bytes([99; 16]),
+            array: ARRAY,
             member: Uuid::from_bytes([1 + role as u8; 16]),
             role: role as u16,
             events: 1,
@@ -184,6 +184,7 @@ impl Search {
             journal_slots: u32::from(self.level.has_parity()),
             table: (0..self.members).map(entry).collect(),
             bad: Vec::new(),
+            gaps: Vec::new(),
         };
         let mut copies: [Copies; MEMBERS_MAX] = Default::default();
         for (role, copies) in copies.iter_mut().enumerate().take(self.members) {

@@ -144,6 +144,23 @@ impl Shape {
         })
     }
 
+    /// The sectors of the array whose data lies in `extent` of a member's, chunk by chunk.
+    pub(crate) fn sectors_at(&self, role: usize, extent: Extent) -> Vec<Extent> {
+        let unit = match self.level.is_striped() {
+            true => self.chunk().0,
+            false => extent.end().0.max(1),
+        };
+        let layout = self.level.layout();
+        let (mut at, mut found) = (extent.start, Vec::new());
+        while at < extent.end() {
+            let end = Lba((at.0 / unit + 1) * unit).min(extent.end());
+            let start = layout.sector_at(&self.room, role, at);
+            found.extend(start.map(|start| Extent::new(start, end - at)));
+            at = end;
+        }
+        found
+    }
+
     /// Whether every sector can be had from the members that are present.
     pub fn can_run(&self, present: impl Fn(usize) -> bool) -> bool {
         self.level.layout().can_run(self.members(), &present)

@@ -22,6 +22,14 @@ pub(super) fn first_piece(copies: u64, room: &Room, extent: Extent) -> Piece {
     Piece::new(Extent::new(extent.start, len), legs)
 }
 
+/// The sector of the array that lies at `at` of a member; `None` behind the last chunk.
+pub(super) fn sector_at(copies: u64, room: &Room, role: usize, at: Lba) -> Option<Lba> {
+    let (row, inside) = (at.0 / room.chunk.0, at.0 % room.chunk.0);
+    let slot = row * room.members() as u64 + role as u64;
+    let sector = Lba(slot / copies * room.chunk.0 + inside);
+    (sector.0 < sectors(copies, room).0).then_some(sector)
+}
+
 /// Whether each chunk has a copy on a member that is present.
 pub(super) fn can_run(copies: u64, members: usize, present: &dyn Fn(usize) -> bool) -> bool {
     let copies = copies as usize;

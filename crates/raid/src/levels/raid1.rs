@@ -1,7 +1,7 @@
 //! RAID 1: every sector at the same place on each member.
 
 use super::{LEGS_MAX, Layout, Leg, Piece, Redundancy, Room};
-use block::{Extent, Sectors};
+use block::{Extent, Lba, Sectors};
 
 pub(super) struct Raid1;
 
@@ -37,6 +37,10 @@ impl Layout for Raid1 {
     fn first_piece(&self, room: &Room, extent: Extent) -> Piece {
         let at = extent.start;
         Piece::new(extent, (0..room.members()).map(|member| Leg { member, at }))
+    }
+
+    fn sector_at(&self, _: &Room, _: usize, at: Lba) -> Option<Lba> {
+        Some(at)
     }
 
     fn can_run(&self, members: usize, present: &dyn Fn(usize) -> bool) -> bool {

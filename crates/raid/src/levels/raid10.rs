@@ -2,7 +2,7 @@
 //! layout that Linux md calls `n2`.
 
 use super::{Layout, MEMBERS_MAX, Piece, Redundancy, Room, near};
-use block::{Extent, Sectors};
+use block::{Extent, Lba, Sectors};
 
 const COPIES: u64 = 2;
 
@@ -50,6 +50,10 @@ impl Layout for Raid10 {
 
     fn first_piece(&self, room: &Room, extent: Extent) -> Piece {
         near::first_piece(COPIES, room, extent)
+    }
+
+    fn sector_at(&self, room: &Room, role: usize, at: Lba) -> Option<Lba> {
+        near::sector_at(COPIES, room, role, at)
     }
 
     fn can_run(&self, members: usize, present: &dyn Fn(usize) -> bool) -> bool {

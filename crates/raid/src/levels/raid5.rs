@@ -105,6 +105,14 @@ impl Layout for Raid5 {
         Piece::new(Extent::new(extent.start, len), [leg])
     }
 
+    /// None of where parity lies.
+    fn sector_at(&self, room: &Room, role: usize, at: Lba) -> Option<Lba> {
+        let stripe = stripe(room, at.0 / room.chunk.0);
+        let from = at - stripe.row();
+        let column = stripe.column(role)?;
+        Some(stripe.place(column, from, Sectors(1)).start)
+    }
+
     fn can_run(&self, members: usize, present: &dyn Fn(usize) -> bool) -> bool {
         (0..members).filter(|role| !present(*role)).count() <= 1
     }

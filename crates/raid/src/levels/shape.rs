@@ -117,6 +117,12 @@ pub(crate) trait Layout: Sync {
     /// The longest piece from `extent`'s start on.
     fn first_piece(&self, room: &Room, extent: Extent) -> Piece;
 
+    /// The sector of the array whose data lies at `at` of a member; of a level without
+    /// redundancy it is not asked.
+    fn sector_at(&self, _room: &Room, _role: usize, _at: Lba) -> Option<Lba> {
+        None
+    }
+
     /// Whether every sector can be had from the members that are present, of so many.
     fn can_run(&self, members: usize, present: &dyn Fn(usize) -> bool) -> bool;
 }

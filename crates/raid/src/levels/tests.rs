@@ -39,6 +39,10 @@ proptest! {
             let members: HashSet<_> = piece.legs().iter().map(|leg| leg.member).collect();
             prop_assert_eq!(members.len(), piece.legs().len());
             for leg in piece.legs() {
+                let there = Extent::new(leg.at, piece.extent.len);
+                let has_place = shape.level().is_redundant();
+                let expected = has_place.then_some(piece.extent).into_iter().collect::<Vec<_>>();
+                prop_assert_eq!(shape.sectors_at(leg.member, there), expected);
                 for at in leg.at.0..leg.at.0 + piece.extent.len.0 {
                     prop_assert!(at < shape.member_sectors(leg.member).0);
                     prop_assert!(taken.insert((leg.member, at)));

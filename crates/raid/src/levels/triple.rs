@@ -2,7 +2,7 @@
 //! This file and its line in `level.rs` are all that it takes.
 
 use super::{Layout, MEMBERS_MAX, Piece, Redundancy, Room, near};
-use block::{Extent, Sectors};
+use block::{Extent, Lba, Sectors};
 
 const COPIES: u64 = 3;
 
@@ -41,6 +41,10 @@ impl Layout for Triple {
         near::first_piece(COPIES, room, extent)
     }
 
+    fn sector_at(&self, room: &Room, role: usize, at: Lba) -> Option<Lba> {
+        near::sector_at(COPIES, room, role, at)
+    }
+
     fn can_run(&self, members: usize, present: &dyn Fn(usize) -> bool) -> bool {
         near::can_run(COPIES, members, present)
     }
@@ -50,7 +54,7 @@ impl Layout for Triple {
 #[test]
 fn an_array_of_the_sample_lives_as_any_other() {
     use crate::{Candidate, Level, Options, Plan, Start, Uuid, assemble, create};
-    use block::{BoxDevice, Device as _, Fua, Geometry, Lba, ShardId};
+    use block::{BoxDevice, Device as _, Fua, Geometry, ShardId};
     use shard::{Config, Mesh, Shard};
     use sim::{DiskSpec, Outcome, Sim, World};
     use std::{cell::Cell, rc::Rc};

@@ -36,6 +36,7 @@ fn superblock(states: &[MemberState], chain: &[Position]) -> Superblock {
         journal_slots: 0,
         table: (1..).zip(states).map(entry).collect(),
         bad: Vec::new(),
+        gaps: Vec::new(),
     }
 }
 
@@ -61,4 +62,22 @@ fn a_history_keeps_the_starts_in_which_members_were_lost() {
     assert_eq!(kept(20), [10, 9, 8, 7, 6, 5, 4, 3, 2, 1]);
     assert_eq!(kept(5), [10, 9, 8, 4, 3]);
     assert_eq!(kept(3), [10, 4, 3]);
+}
+
+/// A member that was lost in an event has the one before; an image of it from before that
+/// lacks more than what is marked.
+#[test]
+fn an_image_from_an_event_before_the_last_that_a_lost_member_had_is_filled_whole() {
+    for (event, whole) in [(30, false), (29, true), (28, true)] {
+        let mut truth = superblock(&[IN_SYNC, LOST], &[start(1, 32)]);
+        truth.table[1].failed_at = 31;
+        let its = Superblock {
+            member: Uuid::from_bytes([2; 16]),
+            role: 1,
+            ..superblock(&[IN_SYNC, IN_SYNC], &[start(1, event)])
+        };
+        let known = Known::new([Some(its.clone()), Some(its)]).expect("two copies");
+        let membership = known.membership(&truth, &truth.table[1]);
+        assert_eq!(membership, Some(Membership::Stale { whole }), "{event}");
+    }
 }

@@ -11,6 +11,7 @@ pub(crate) fn sample() -> Superblock {
         sectors: Sectors(4096),
         checkpoint: Sectors(u64::from(i)),
         failed_at: u64::from(i),
+        map_writes: u32::from(i),
     };
     Superblock {
         array: Uuid::from_bytes([9; 16]),
@@ -38,6 +39,10 @@ pub(crate) fn sample() -> Superblock {
             entry(2, MemberState::Failed { whole: false }),
         ],
         bad: vec![Extent::new(Lba(8), Sectors(16))],
+        gaps: vec![Gap {
+            role: 1,
+            extent: Extent::new(Lba(24), Sectors(8)),
+        }],
     }
 }
 
@@ -82,13 +87,14 @@ fn plain(superblock: &Superblock) -> Vec<u8> {
 
 #[test]
 fn what_version_1_wrote_is_read_as_of_a_start_without_a_name() {
-    let old = Superblock {
+    let mut old = Superblock {
         generation: Uuid::default(),
         history: Vec::new(),
         revision: 3,
         scrubbed: Scrubbed::default(),
         ..sample()
     };
+    old.table.iter_mut().for_each(|entry| entry.map_writes = 0);
     let block = plain(&old);
     assert_eq!((block[8], block[88]), (1, 3));
     assert_eq!(Superblock::decode(&block), Some(old));
@@ -121,7 +127,7 @@ fn a_full_one_is_read() {
         region: Sectors(31 * 128),
         table: entries.take(MEMBERS_MAX).collect(),
         history: (0..17).map(|i| start(i, 70 - u64::from(i))).collect(),
-        bad: vec![Extent::new(Lba(8), Sectors(16)); BAD_MAX],
+        bad: vec![Extent::new(Lba(8), Sectors(16)); BAD_MAX - 1],
         ..sample()
     };
     assert_eq!(read_back(&full), Some(full.clone()));
@@ -270,6 +276,7 @@ fn full() -> Superblock {
         sectors: Sectors(0x0001_0203_0405_0607 + i),
         checkpoint: Sectors(0x1112_1314_1516_1718 + i),
         failed_at: 0x2122_2324_2526_2728 + i,
+        map_writes: 0x2a2b_2c2d + i as u32,
     };
     let position = |i: u64| Position {
         generation: uuid(100 + i as u8),
@@ -293,7 +300,11 @@ fn full() -> Superblock {
         region: Sectors(0xa1a2_a3a4_a5a6_a7a8),
         journal_slots: 0xb1b2_b3b4,
         table: (1..33).zip(states.into_iter().cycle()).map(entry).collect(),
-        bad: (0..120).map(lost).collect(),
+        bad: (0..119).map(lost).collect(),
+        gaps: vec![Gap {
+            role: 31,
+            extent: lost(119),
+        }],
         scrubbed: Scrubbed {
             since: 0xc1c2_c3c4_c5c6_c7c8,
             ended: true,
@@ -316,11 +327,12 @@ fn a_superblock_has_the_bytes_that_it_always_had() {
         block: Sectors(1),
         table: full.table[..2].to_vec(),
         bad: Vec::new(),
+        gaps: Vec::new(),
         scrubbed: Scrubbed::default(),
         ..full.clone()
     };
     let sums = [full, few].map(|superblock| sum(|block| superblock.encode(block)));
-    assert_eq!(sums, [0xadae_6a4b_373d_0e38, 0xb7a7_1af1_2485_d313]);
+    assert_eq!(sums, [0xf4bb_a116_6782_22d5, 0x55f4_7804_b32a_4e68]);
 }
 
 proptest! {

@@ -250,5 +250,6 @@ fn superblock() -> raid::Superblock {
         journal_slots: 0,
         table: vec![entry],
         bad: Vec::new(),
+        gaps: Vec::new(),
     }
 }

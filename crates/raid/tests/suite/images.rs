@@ -1,7 +1,7 @@
 //! Members that are older than they should be: restored from a copy, or left behind
 //! by starts that were cut short.
 
-use crate::common::{Bench, drive, run, strike};
+use crate::common::{Bench, FORCED, drive, refused, run, strike};
 use block::{Device, Extent, Fua, Lba, Sectors};
 use raid::{Array, Level, MemberState, examine};
 
@@ -162,4 +162,122 @@ fn a_damaged_superblock_is_mended_before_the_other_is_written() {
             events(&bench, 1).await;
         });
     }
+}
+
+const LEVELS: [(Level, usize); 3] = [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 3)];
+
+/// Copies all of a disk to another of its size.
+async fn copy(bench: &Bench, from: usize, to: usize) {
+    let (from, to) = (bench.candidate(from).device, bench.candidate(to).device);
+    for at in (0..from.geometry().sectors.0).step_by(128) {
+        let buf = bench.env.pool.get(65536).await;
+        let (buf, result) = from.read(Lba(at), buf).await;
+        result.unwrap();
+        to.write(Lba(at), buf.share(), Fua::Yes).await.unwrap();
+    }
+}
+
+/// An array whose member 1 is copied to the last disk while it runs, before or while what is
+/// written then is marked, and whose bits are cleared again after that.
+async fn imaged(bench: &Bench, level: Level, members: usize, marked: bool) -> Array {
+    let roles: Vec<_> = (0..members).collect();
+    let array = bench.create(level, &roles, &[]).await.unwrap();
+    bench.write(&array, 0, 2048, 1).await.unwrap();
+    array.flush().await.unwrap();
+    if !marked {
+        bench.sleep(3000).await;
+    }
+    copy(bench, 1, members).await;
+    bench.write(&array, 0, 2048, 2).await.unwrap();
+    array.flush().await.unwrap();
+    bench.sleep(3000).await;
+    array
+}
+
+/// Whether what was written last is had without member 0.
+async fn is_right(bench: &Bench, array: &Array) -> bool {
+    bench.settled(array).await;
+    let mismatches = array.scrub(false).await.unwrap().mismatches;
+    array.fail(0).await.unwrap();
+    bench.holds(array, 0, 2048, 2).await && mismatches == 0
+}
+
+/// No member was lost and no array started since the image: what was cleared since only the
+/// maps show.
+#[test]
+fn an_image_of_the_same_event_that_is_put_back_is_filled() {
+    for marked in [false, true] {
+        for (level, members) in LEVELS {
+            run(20, 1, &vec![8; members + 1], async move |bench| {
+                let array = imaged(&bench, level, members, marked).await;
+                array.close().await.unwrap();
+                drop(array);
+                copy(&bench, members, 1).await;
+                let roles: Vec<_> = (0..members).collect();
+                let array = bench.assemble(&roles).await.unwrap();
+                assert!(is_right(&bench, &array).await, "{level:?}, marked {marked}");
+            });
+        }
+    }
+}
+
+#[test]
+fn an_image_of_the_same_event_that_is_given_for_a_lost_member_is_filled() {
+    for marked in [false, true] {
+        for (level, members) in LEVELS {
+            run(21, 1, &vec![8; members + 1], async move |bench| {
+                let array = imaged(&bench, level, members, marked).await;
+                array.fail(1).await.unwrap();
+                let image = bench.candidate(members);
+                array.add(image, bench.uuid(), false).await.unwrap();
+                assert!(is_right(&bench, &array).await, "{level:?}, marked {marked}");
+            });
+        }
+    }
+}
+
+/// It was lost, what it is is put back, and the next start finds it.
+#[test]
+fn an_image_that_is_put_back_while_its_member_is_lost_is_filled() {
+    for (level, members) in LEVELS {
+        run(22, 1, &vec![8; members + 1], async move |bench| {
+            let array = imaged(&bench, level, members, false).await;
+            array.fail(1).await.unwrap();
+            array.close().await.unwrap();
+            drop(array);
+            let all = (0..=members).filter(|disk| *disk != 1).collect::<Vec<_>>();
+            let array = bench.assemble(&all).await.unwrap();
+            assert!(is_right(&bench, &array).await, "{level:?}");
+        });
+    }
+}
+
+/// One that comes back as it was lost gets what it missed, and no more.
+#[test]
+fn a_member_that_is_as_it_was_lost_gets_what_it_missed_alone() {
+    run(23, 1, &[8; 3], async |bench| {
+        let array = imaged(&bench, Level::Raid1, 2, false).await;
+        array.fail(1).await.unwrap();
+        bench.write(&array, 8192, 8, 3).await.unwrap();
+        let own = bench.candidate(1);
+        array.add(own, bench.uuid(), false).await.unwrap();
+        let state = array.report().members[1].state;
+        assert_eq!(state, MemberState::Rebuilding { whole: false });
+        assert!(is_right(&bench, &array).await);
+    });
+}
+
+/// The array cannot do without the member that is older: nothing starts, unless that is asked
+/// for.
+#[test]
+fn an_image_that_is_needed_is_refused() {
+    run(24, 1, &[8; 4], async |bench| {
+        let array = imaged(&bench, Level::Raid5, 3, false).await;
+        array.close().await.unwrap();
+        drop(array);
+        let message = refused(bench.assemble(&[0, 3]).await);
+        assert!(message.contains("older images of members"), "{message}");
+        assert!(message.contains("disk-3"), "{message}");
+        bench.start(&[0, 3], FORCED).await.unwrap();
+    });
 }

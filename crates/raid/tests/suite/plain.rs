@@ -2,7 +2,7 @@
 //! histories.
 
 use crate::common::{Bench, FORCED, all_hold, read_copy, refused, run, write_copy};
-use block::Device;
+use block::{Device, Fua, Lba};
 use raid::{Array, Level, MemberState, Superblock};
 
 /// Rewrites a sound copy as version 1 had it, with this event.
@@ -40,6 +40,21 @@ async fn make_plain(bench: &Bench, disk: usize) {
         plain(new, event, &mut block);
         write_copy(bench, disk, event % 2, block).await;
     }
+    uncounted_map(bench, disk).await;
+}
+
+/// Makes the map on a disk one of which the writes were not counted.
+async fn uncounted_map(bench: &Bench, disk: usize) {
+    let device = bench.candidate(disk).device;
+    let (mut map, read) = device.read(Lba(16), bench.env.pool.get(4096).await).await;
+    read.unwrap();
+    for sector in map.chunks_mut(512) {
+        sector[28..32].fill(0);
+        sector[4..8].fill(0);
+        let sum = crc32c::crc32c(sector);
+        sector[4..8].copy_from_slice(&sum.to_le_bytes());
+    }
+    device.write(Lba(16), map.share(), Fua::Yes).await.unwrap();
 }
 
 async fn closed(bench: &Bench, array: Array) {
@@ -83,7 +98,7 @@ fn arrays_of_version_1_are_opened_and_upgraded() {
                 closed(&bench, array).await;
                 for (disk, copy) in all.iter().flat_map(|disk| [(*disk, 0), (*disk, 1)]) {
                     let block = read_copy(&bench, disk, copy).await;
-                    assert_eq!(version(&block), 2, "{level:?} disk {disk} copy {copy}");
+                    assert_eq!(version(&block), 3, "{level:?} disk {disk} copy {copy}");
                 }
             }
         });

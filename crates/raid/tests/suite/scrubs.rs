@@ -84,20 +84,48 @@ fn what_a_scrub_cannot_read_is_written_again() {
             array.close().await.unwrap();
         });
         let sectors = |from| Extent::new(Lba(data_at(level) + from), Sectors(4));
-        let latent = vec![(disks[0], sectors(10)), (disks[1], sectors(310))];
+        // Two of them lie in what is compared at once.
+        let latent = [(0, 10), (1, 20), (1, 310)];
+        let latent = latent
+            .map(|(disk, from): (usize, u64)| (disks[disk], sectors(from)))
+            .to_vec();
         spoil(&mut sim, latent);
         let control = sim.world().control();
         drive(&mut sim, &control, &disks, async move |bench| {
             let roles: Vec<_> = (0..members).collect();
             let array = bench.assemble(&roles).await.unwrap();
             let found = array.scrub(false).await.unwrap();
-            assert_eq!((found.unreadable, found.mismatches), (2, 0), "{level:?}");
+            assert_eq!((found.unreadable, found.mismatches), (12, 0), "{level:?}");
             let found = array.scrub(false).await.unwrap();
             assert_eq!((found.unreadable, found.mismatches), (0, 0), "{level:?}");
             assert!(array.is_settled());
             assert!(bench.holds(&array, 0, 1024, 1).await, "{level:?}");
+            array.fail(1).await.unwrap();
+            assert!(bench.holds(&array, 0, 1024, 1).await, "{level:?}");
         });
     }
+}
+
+/// The bytes of a record that a start would not read are written again too.
+#[test]
+fn a_scrub_writes_the_body_of_a_free_slot_of_a_journal() {
+    const SLOT: u64 = 8 + 3 * 64;
+    let (mut sim, disks) = run(3, 1, &[8; 3], async |bench| {
+        let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
+        bench.write(&array, 0, 64, 1).await.unwrap();
+        array.close().await.unwrap();
+    });
+    let body = Extent::new(Lba(32 + 5 * SLOT + 150), Sectors(1));
+    spoil(&mut sim, vec![(disks[1], body)]);
+    let control = sim.world().control();
+    drive(&mut sim, &control, &disks, async |bench| {
+        let array = bench.assemble(&[0, 1, 2]).await.unwrap();
+        for unreadable in [1, 0] {
+            let found = array.scrub(false).await.unwrap();
+            assert_eq!(found.unreadable, unreadable);
+        }
+        assert!(bench.holds(&array, 0, 64, 1).await);
+    });
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! When a spare takes a place, and what it costs.
 
 use crate::common::{Bench, drive, options, run};
+use crate::faulty::{Op, faulty, switched};
 use block::{Device, Lba, Nanos, Sectors};
 use raid::{Array, Level, MemberState, Options};
 
@@ -165,4 +166,111 @@ fn a_member_that_was_taken_out_by_hand_is_replaced_at_once() {
         assert_eq!(array.report().spares.len(), 0);
         bench.settled(&array).await;
     });
+}
+
+/// Waits until `role` is filled by what was a spare.
+async fn until_filled(bench: &Bench, array: &Array) {
+    for _ in 0..10_000 {
+        if array.is_settled() {
+            return;
+        }
+        bench.sleep(10).await;
+    }
+    panic!("never filled: {:#?} {:#?}", array.report(), array.events());
+}
+
+/// The one that the spare is to be filled from refuses its superblock for a moment: that is no
+/// fault of the spare.
+#[test]
+fn a_spare_waits_while_another_member_refuses_its_superblock() {
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid5, 3)] {
+        run(5, 1, &vec![8; members + 1], async move |bench| {
+            let roles: Vec<_> = (0..members).collect();
+            let array = bench.create(level, &roles, &[members]).await.unwrap();
+            bench.write(&array, 0, 64, 1).await.unwrap();
+            array.close().await.unwrap();
+            drop(array);
+            bench.sleep(300).await;
+            let meta = |op| matches!(op, Op::Write(of) if of.start < Lba(16));
+            let (first, refuses) = switched(&bench, 0, meta);
+            let mut all = vec![first];
+            all.extend(bench.candidates(&roles[1..]));
+            all.push(bench.candidate(members));
+            let array = bench.assemble_with(all, options()).await.unwrap();
+            bench.settled(&array).await;
+            refuses.set(true);
+            bench.control.kill(bench.disks[1]);
+            bench.write(&array, 0, 64, 1).await.unwrap_err();
+            bench.sleep(500).await;
+            assert_eq!(array.report().spares.len(), 1, "{:#?}", array.events());
+            refuses.set(false);
+            until_filled(&bench, &array).await;
+            assert!(bench.holds(&array, 0, 64, 1).await);
+        });
+    }
+}
+
+/// A spare of the array that is given again needs no leave to be overwritten.
+#[test]
+fn a_spare_that_was_forgotten_is_taken_back() {
+    run(6, 1, &[8; 4], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[2]).await.unwrap();
+        array.close().await.unwrap();
+        drop(array);
+        bench.sleep(300).await;
+        let array = bench.assemble(&[0, 1]).await.unwrap();
+        array
+            .add(bench.candidate(2), bench.uuid(), false)
+            .await
+            .unwrap();
+        assert_eq!(array.report().spares.len(), 1);
+    });
+}
+
+/// Both members of a mirror refuse writes for a moment, one of them for good: with the other,
+/// which missed nothing that was acknowledged, the array goes on once it is assembled again.
+#[test]
+fn a_mirror_whose_members_both_refuse_writes_goes_on_with_the_sound_one() {
+    run(7, 1, &[8; 3], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[2]).await.unwrap();
+        bench.write(&array, 0, 64, 1).await.unwrap();
+        array.close().await.unwrap();
+        drop(array);
+        bench.sleep(300).await;
+        let (first, refuses) = switched(&bench, 0, Op::changes);
+        let (other, refuses_too) = switched(&bench, 1, Op::changes);
+        let all = vec![first, other, bench.candidate(2)];
+        let array = bench.assemble_with(all, options()).await.unwrap();
+        bench.settled(&array).await;
+        (refuses.set(true), refuses_too.set(true));
+        bench.write(&array, 0, 64, 2).await.unwrap_err();
+        bench.sleep(2000).await;
+        assert!(array.report().down.is_some(), "{:#?}", array.events());
+        array.release().await;
+        drop(array);
+        let other = faulty(&bench, 1, Op::changes);
+        let all = vec![bench.candidate(0), other, bench.candidate(2)];
+        let array = bench.assemble_with(all, options()).await.unwrap();
+        bench.write(&array, 0, 64, 3).await.unwrap();
+        until_filled(&bench, &array).await;
+        assert!(bench.holds(&array, 0, 64, 3).await);
+    });
+}
+
+/// One that has shrunk, or has larger blocks, could take no place.
+#[test]
+fn a_spare_that_has_changed_is_left_out_at_a_start() {
+    for (mib, block) in [(4, 1), (8, 8)] {
+        let (mut sim, disks) = run(8, 1, &[8; 3], async |bench| {
+            let array = bench.create(Level::Raid1, &[0, 1], &[2]).await.unwrap();
+            array.close().await.unwrap();
+        });
+        let shape = (Sectors::from_mib(mib), Sectors(block));
+        sim.world_mut().reshape(disks[2], shape.0, shape.1);
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async |bench| {
+            let array = bench.assemble(&[0, 1, 2]).await.unwrap();
+            assert!(array.report().spares.is_empty());
+        });
+    }
 }

@@ -7,11 +7,15 @@ use block::{
     Buf, Content, Device, Executor, Extent, Fua, Geometry, IoResult, Kind, Lba, Nanos, Shared,
     TimerKey,
 };
-use layout::array::SUPERBLOCKS;
+use layout::Uuid;
+use layout::array::{BITMAP, SUPERBLOCKS, bitmap};
 use std::cell::RefCell;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+
+/// The array.
+pub const ARRAY: Uuid = Uuid::from_bytes([99; 16]);
 
 /// A write of a superblock that one poll of the array has asked for.
 pub struct Wrote {
@@ -30,6 +34,8 @@ pub struct World {
     pub going: Bits,
     pub round: usize,
     pub wrote: Vec<Wrote>,
+    /// How often the maps were written of those that are read.
+    pub map_writes: u32,
 }
 
 pub struct Disk {
@@ -64,6 +70,9 @@ impl Device for Disk {
         let world = self.world.borrow();
         let superblock = copy.and_then(|copy| world.copies[self.role][copy].as_ref());
         superblock.inspect(|superblock| superblock.encode(&mut buf));
+        if at.0 == BITMAP.0 {
+            bitmap::encode(&mut buf, ARRAY, 0, world.map_writes, &[]);
+        }
         (buf, Ok(()))
     }
     async fn write(&self, at: Lba, data: Shared, _: Fua) -> IoResult {

@@ -168,6 +168,8 @@ impl Search {
                 (core.state(role).is_failed() || gone(1 << role) != 0).then_some(())?;
                 put(&mut world.borrow_mut().gone, role, false);
                 put(&mut world.borrow_mut().going, role, false);
+                // It is as it was.
+                world.borrow_mut().map_writes = core.entry(role).map_writes;
                 // What nobody can read becomes a spare.
                 let is_member = world.borrow().copies[role].iter().any(Option::is_some);
                 (is_member && core.state(role).is_failed()).then_some(())?;

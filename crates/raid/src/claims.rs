@@ -1,0 +1,70 @@
+//! Devices on their way into an array, and the roles that they are to take.
+//!
+//! Invariant: one device at a time is on its way to a role, and each device to one place.
+
+use crate::core::Core;
+use crate::member::Member;
+use crate::membership::Known;
+use crate::superblock::MemberEntry;
+use block::{IoResult, Kind};
+use std::rc::Rc;
+use std::sync::Arc;
+
+impl Core {
+    /// The devices that wait to take a member's place, or are about to.
+    pub fn waiting(&self) -> Vec<Rc<Member>> {
+        let replacement = self.replacement.borrow();
+        let copied = replacement.iter().map(|replacement| &replacement.member);
+        self.spares.borrow().iter().chain(copied).cloned().collect()
+    }
+
+    /// A device is to join, unless it does so already or is here.
+    pub fn join(&self, name: &Arc<str>) -> IoResult<Joining<'_>> {
+        let serves = self.live().iter().any(|(_, member)| member.name == *name);
+        let waits = self.waiting().iter().any(|spare| spare.name == *name);
+        if serves || waits || !self.joining.borrow_mut().insert(name.clone()) {
+            return Err(self.error(Kind::Busy, format!("{name} is in this array already")));
+        }
+        Ok(Joining(self, name.clone()))
+    }
+
+    /// The role of which `found` is, or was last, the member.
+    pub fn role_of_found(&self, found: &Known) -> Option<usize> {
+        let ours = self.meta().array == found.newest().array;
+        let is_its = |entry: &MemberEntry| entry.uuid == found.member();
+        let role = self.roster.now().table.iter().position(is_its);
+        role.filter(|_| ours)
+    }
+
+    /// A device is to take `role`, which is lost and which no other is about to take.
+    pub fn claim(self: &Rc<Core>, role: usize) -> IoResult<Claim> {
+        if !self.state(role).is_failed() || !self.claimed.borrow_mut().insert(role) {
+            let what = format!("member {role} is in sync or being filled; see its status");
+            return Err(self.error(Kind::Busy, what));
+        }
+        let core = self.clone();
+        Ok(Claim { core, role })
+    }
+}
+
+/// The right to fill a role that is lost, which one device has at a time: whoever holds
+/// it finds the role as it was, however long it waits. See [`Core::claim`].
+pub(crate) struct Claim {
+    core: Rc<Core>,
+    pub role: usize,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.core.claimed.borrow_mut().remove(&self.role);
+    }
+}
+
+/// While a device joins; see [`Core::join`].
+pub(crate) struct Joining<'a>(&'a Core, Arc<str>);
+
+impl Drop for Joining<'_> {
+    fn drop(&mut self) {
+        self.0.joining.borrow_mut().remove(&self.1);
+    }
+}

@@ -1,0 +1,93 @@
+//! How much may be left out while a member is filled, and when that rests.
+
+use block::{Nanos, Sectors};
+use std::cell::Cell;
+use std::ops::RangeInclusive;
+
+/// What may be left out in a row at first.
+const LEFT_OUT: Sectors = Sectors::from_mib(1);
+/// How long the filling rests where more cannot be read: twice as long each time.
+const REST: RangeInclusive<Nanos> = Nanos::from_secs(1)..=Nanos::from_secs(60);
+
+/// How much was left out since something could be read, and when the filling goes on.
+///
+/// Each rest doubles what may be left out after it, so that every rebuild ends.
+pub(crate) struct Rests {
+    left_out: Cell<Sectors>,
+    most: Cell<Sectors>,
+    pause: Cell<Nanos>,
+    until: Cell<Nanos>,
+}
+
+impl Default for Rests {
+    fn default() -> Rests {
+        Rests {
+            left_out: Cell::default(),
+            most: Cell::new(LEFT_OUT),
+            pause: Cell::new(*REST.start()),
+            until: Cell::default(),
+        }
+    }
+}
+
+impl Rests {
+    pub fn is_over(&self, now: Nanos) -> bool {
+        now >= self.until.get()
+    }
+
+    /// Something could be read.
+    pub fn end(&self) {
+        self.left_out.set(Sectors::ZERO);
+        self.most.set(LEFT_OUT);
+        self.pause.set(*REST.start());
+    }
+
+    pub fn begin(&self, now: Nanos) {
+        let pause = self.pause.get();
+        self.until.set(now + pause);
+        self.pause.set(Nanos(pause.0 * 2).min(*REST.end()));
+        self.left_out.set(Sectors::ZERO);
+    }
+
+    /// Whether `len` more may be left out; a rest begins if not.
+    pub fn leave_out(&self, len: Sectors, now: Nanos) -> bool {
+        let left_out = self.left_out.get() + len;
+        let may = left_out <= self.most.get();
+        match may {
+            true => self.left_out.set(left_out),
+            false => {
+                self.begin(now);
+                self.most.set(Sectors(self.most.get().0.saturating_mul(2)));
+            }
+        }
+        may
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However much cannot be read, all of it is left out in the end.
+    #[test]
+    fn each_rest_lets_twice_as_much_be_left_out() {
+        let rests = Rests::default();
+        let (mut now, mut left, mut pauses) = (Nanos::ZERO, 1000, Vec::new());
+        while left > 0 {
+            match rests.leave_out(LEFT_OUT, now) {
+                true => left -= 1,
+                false => {
+                    assert!(!rests.is_over(now));
+                    pauses.push(rests.until.get() - now);
+                    now = rests.until.get();
+                    assert!(rests.is_over(now));
+                }
+            }
+        }
+        let seconds = [1, 2, 4, 8, 16, 32, 60, 60, 60];
+        assert_eq!(pauses, seconds.map(Nanos::from_secs));
+        rests.end();
+        assert!(rests.leave_out(LEFT_OUT, now) && !rests.leave_out(LEFT_OUT, now));
+        assert_eq!(rests.until.get() - now, Nanos::from_secs(1));
+    }
+}

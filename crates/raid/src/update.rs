@@ -1,0 +1,83 @@
+//! A change of one stripe of RAID 5, as far as it is arithmetic.
+
+use crate::core::Core;
+use crate::levels::Stripe;
+use block::{Extent, Fua, Sectors, Shared};
+use layout::array::journal::Run;
+
+/// The bytes of a write that fall on one data chunk.
+pub(crate) struct Part {
+    pub run: Run,
+    pub data: Shared,
+}
+
+/// A change of one stripe.
+pub(crate) struct Update {
+    pub stripe: Stripe,
+    pub parts: Vec<Part>,
+    /// The band of the chunks that changes: where parity changes.
+    pub from: Sectors,
+    pub len: Sectors,
+    pub fua: Fua,
+}
+
+impl Update {
+    pub fn new(core: &Core, stripe: Stripe, extent: Extent, data: &Shared, fua: Fua) -> Update {
+        let parts = core.shape.pieces(extent).map(|piece| {
+            let leg = piece.legs()[0];
+            let run = Run {
+                member: leg.member as u32,
+                from: leg.at - stripe.row(),
+                len: piece.extent.len,
+            };
+            let data = data.slice(piece.bytes(extent.start));
+            Part { run, data }
+        });
+        let parts: Vec<_> = parts.collect();
+        let from = parts.iter().map(|p| p.run.from).min().unwrap_or_default();
+        let ends = parts.iter().map(|p| p.run.from + p.run.len);
+        let end = ends.max().unwrap_or_default();
+        Update {
+            stripe,
+            parts,
+            from,
+            len: end - from,
+            fua,
+        }
+    }
+
+    /// Whether every data chunk is new over the whole band.
+    pub fn is_complete(&self) -> bool {
+        let all = self.parts.iter().all(|part| part.run.len == self.len);
+        all && self.parts.len() == self.stripe.columns()
+    }
+
+    pub fn parity_run(&self) -> Run {
+        Run {
+            member: self.stripe.parity as u32,
+            from: self.from,
+            len: self.len,
+        }
+    }
+
+    /// Whether all of the band is new on the member of `role`.
+    pub fn overwrites(&self, role: usize) -> bool {
+        let mut parts = self.parts.iter();
+        parts.any(|part| part.run.role() == role && part.run.len == self.len)
+    }
+
+    /// The band, of a member's data.
+    pub fn band(&self) -> Extent {
+        Extent::new(self.stripe.row() + self.from, self.len)
+    }
+
+    /// Where a part's bytes lie in the band.
+    pub fn inside(&self, part: &Part) -> std::ops::Range<usize> {
+        let from = (part.run.from - self.from).bytes() as usize;
+        from..from + part.data.len()
+    }
+
+    pub fn data_bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.data.len()).sum()
+    }
+}

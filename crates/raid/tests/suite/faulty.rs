@@ -1,0 +1,136 @@
+//! Disks that fail some of what they are asked.
+
+use crate::common::Bench;
+use block::{
+    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos,
+    Sectors, Shared, Timer,
+};
+use raid::Candidate;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// What a disk is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op {
+    Read(Extent),
+    Write(Extent),
+    Flush,
+}
+
+impl Op {
+    /// Whether it reads of `extent`.
+    pub fn reads(self, extent: Extent) -> bool {
+        matches!(self, Op::Read(of) if of.overlaps(extent))
+    }
+
+    pub fn changes(self) -> bool {
+        !matches!(self, Op::Read(_))
+    }
+}
+
+type Fails = Rc<dyn Fn(Op) -> bool>;
+
+struct Faulty {
+    disk: BoxDevice,
+    fails: Fails,
+    /// What is held back, and a clock to look at that.
+    waits: Option<(Fails, Timer)>,
+}
+
+impl Faulty {
+    async fn check(&self, op: Op) -> IoResult {
+        if let Some((waits, timer)) = &self.waits {
+            while waits(op) {
+                timer.sleep(Nanos::from_millis(1)).await;
+            }
+        }
+        match (self.fails)(op) {
+            true => Err(self.error()),
+            false => Ok(()),
+        }
+    }
+
+    fn error(&self) -> IoError {
+        self.geometry().error(Kind::Media, "it fails")
+    }
+}
+
+impl Device for Faulty {
+    fn geometry(&self) -> &Geometry {
+        self.disk.geometry()
+    }
+
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        let extent = Extent::new(at, Sectors(buf.len() as u64 / 512));
+        match self.check(Op::Read(extent)).await {
+            Ok(()) => self.disk.read(at, buf).await,
+            failed => (buf, failed),
+        }
+    }
+
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        let extent = Extent::new(at, Sectors(data.len() as u64 / 512));
+        self.check(Op::Write(extent)).await?;
+        self.disk.write(at, data, fua).await
+    }
+
+    async fn zero(&self, extent: Extent) -> IoResult {
+        self.check(Op::Write(extent)).await?;
+        self.disk.zero(extent).await
+    }
+
+    async fn flush(&self) -> IoResult {
+        self.check(Op::Flush).await?;
+        self.disk.flush().await
+    }
+
+    async fn discard(&self, extent: Extent) -> IoResult {
+        self.disk.discard(extent).await
+    }
+
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        self.disk.extents(extent, out).await
+    }
+}
+
+/// Disk `index`, which fails what `fails` says.
+pub fn faulty(bench: &Bench, index: usize, fails: impl Fn(Op) -> bool + 'static) -> Candidate {
+    let Candidate { device, domain } = bench.candidate(index);
+    let device = BoxDevice::new(Faulty {
+        disk: device,
+        fails: Rc::new(fails),
+        waits: None,
+    });
+    Candidate { device, domain }
+}
+
+/// Disk `index`, which holds back what `waits` says for as long as that says so, and fails then
+/// what `fails` says.
+pub fn slow(
+    bench: &Bench,
+    index: usize,
+    waits: impl Fn(Op) -> bool + 'static,
+    fails: impl Fn(Op) -> bool + 'static,
+) -> Candidate {
+    let Candidate { device, domain } = bench.candidate(index);
+    let device = BoxDevice::new(Faulty {
+        disk: device,
+        fails: Rc::new(fails),
+        waits: Some((Rc::new(waits), bench.env.timer.clone())),
+    });
+    Candidate { device, domain }
+}
+
+/// The same while the switch is on.
+pub fn switched(
+    bench: &Bench,
+    index: usize,
+    fails: impl Fn(Op) -> bool + 'static,
+) -> (Candidate, Rc<Cell<bool>>) {
+    let switch = Rc::new(Cell::new(false));
+    let on = switch.clone();
+    (
+        faulty(bench, index, move |op| on.get() && fails(op)),
+        switch,
+    )
+}
