@@ -532,3 +532,31 @@ fn a_server_that_is_back_with_another_disk_is_left_alone() {
     let log = daemon.stop();
     assert!(log.contains("another export answers in its place"), "{log}");
 }
+
+/// A server restarts, and its disk is larger: what it had is served on, and nobody gets an error.
+#[test]
+fn an_export_that_has_grown_is_served_as_it_was() {
+    let place = Place::new();
+    place.file("hdd", 16);
+    place.config(
+        "[daemon]\ncontrol = \"$/control\"\nstate = \"$/state\"\nbuffers = \"64MiB\"\n\
+         [[listen]]\nunix = \"$/nbd\"\n[[pool]]\nname = \"fast\"\ndevices = []\n\
+         [[device]]\nname = \"hdd\"\nnbd = \"nbd+unix:///?socket=$/hdd.sock\"\n\
+         [[volume]]\nname = \"vol\"\norigin = \"hdd\"\npool = \"fast\"\n",
+    );
+    let server = serve(&place, "hdd", Nbdkit);
+    let daemon = place.serve();
+    let bytes = noise(4, 16 << 20);
+    fs::write(place.path("in"), &bytes).unwrap();
+    copy_in(&place.path("in"), &daemon.uri("vol"));
+    drop(server);
+    let file = fs::File::options().write(true).open(place.path("hdd"));
+    file.unwrap().set_len(24 << 20).unwrap();
+    let _server = serve(&place, "hdd", Nbdkit);
+    let out = copy_out(&daemon.uri("vol"), &place.path("out"));
+    assert!(out == bytes, "content differs");
+    assert_eq!(daemon.status()["nbd"]["errors"], 0);
+    std::thread::sleep(Duration::from_secs(2));
+    let log = daemon.stop();
+    assert!(log.contains("has grown to 24 MiB"), "{log}");
+}

@@ -204,7 +204,7 @@ fn look(name: &str, recognise: Option<Recognise>) -> Option<Look> {
     Some(Rc::new(move |link: Rc<Link>| {
         let (name, recognise) = (name.clone(), recognise.clone());
         Box::pin(async move {
-            let geometry = geometry(&name, &link.session.get())?;
+            let geometry = geometry(&name, &link.first)?;
             let client = Client {
                 link,
                 geometry,
