@@ -82,6 +82,7 @@ soak:
 	cargo run --release --quiet -p hotset-lab -- node --cases 50000 --threads "$$(nproc)" --json
 	cargo run --release --quiet -p hotset-lab -- flips --flips 10000
 	cargo run --release --quiet -p hotset-lab -- kill --rounds 200
+	cargo run --release --quiet -p hotset-lab -- storm --minutes 240 --json
 	tools/install $(PACKAGES_STACK)
 	cargo run --release --quiet -p hotset-lab -- stack
 	cargo run --release --quiet -p hotset-lab -- stack --kills 200

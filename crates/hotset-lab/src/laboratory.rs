@@ -10,6 +10,7 @@ mod run;
 mod side;
 mod sim;
 mod store;
+mod storm;
 mod timeline;
 mod workload;
 
@@ -29,6 +30,7 @@ use choices::Choices;
 use drill::Drill;
 use run::{Report, Run};
 use sim::Sim;
+use storm::Storm;
 use timeline::Timeline;
 use workload::Workload;
 
@@ -169,6 +171,10 @@ pub enum Laboratory {
         #[arg(long, value_name = "DIRECTORY", default_value = "var/kill")]
         directory: PathBuf,
     },
+    /// Run real daemons on devices that fail, hang and forget, kill and pause them, and check every answer
+    ///
+    /// Needs FUSE. Exits with status 1 if something was wrong.
+    Storm(Storm),
     /// Show a write-back volume over time, in virtual time: a burst, the loss of a device of its log, a detach
     ///
     /// Writes, lag and dirty bytes on models of a disk and SSDs, as a table, a chart or JSON. Exits with status 1 if a
@@ -306,6 +312,7 @@ pub fn run(command: Laboratory) -> Result<(), Failure> {
             seed,
             directory,
         } => kill(rounds, seed, &directory),
+        Laboratory::Storm(command) => storm::run(&command),
         Laboratory::Timeline(command) => timeline::run(&command),
         Laboratory::List => run::list(),
         Laboratory::Run(command) => run::run(&command),

@@ -17,7 +17,7 @@ enum May {
 }
 
 /// Every crate, from the ground up.
-const LAYERS: [(&str, May); 33] = [
+const LAYERS: [(&str, May); 34] = [
     ("block", May::Nothing),
     ("policy", May::Use(&["block"])),
     ("layout", May::Use(&["block"])),
@@ -82,6 +82,7 @@ const LAYERS: [(&str, May); 33] = [
         ]),
     ),
     ("testbed", May::Use(&[])),
+    ("storm", May::Use(&["testbed"])),
     (
         "proof",
         May::AllBut(&[
@@ -122,6 +123,7 @@ const LAYERS: [(&str, May); 33] = [
             "tracesim",
             "experiment",
             "proof",
+            "storm",
             "testbed",
             "lab",
             "hotset-lab",

@@ -1,0 +1,186 @@
+//! What a storm has met and found.
+
+use crate::weather::Weather;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Something that must not be.
+#[derive(Clone, Debug, Serialize)]
+pub struct Violation {
+    /// The storm's seed.
+    pub seed: u64,
+    /// In which life of its daemon.
+    pub life: u64,
+    /// What the storm's configuration was.
+    pub about: String,
+    /// What was wrong.
+    pub what: String,
+    /// What happened in that life before.
+    pub before: Vec<String>,
+    /// The command that runs the storm again.
+    pub replay: String,
+}
+
+struct Inner {
+    /// When the life began.
+    began: Instant,
+    met: BTreeMap<String, u64>,
+    wrong: Vec<String>,
+    happened: Vec<String>,
+    requests: u64,
+    longest: Duration,
+    longest_status: Duration,
+    lost: BTreeSet<String>,
+    blamed: BTreeSet<String>,
+    origin_failed: bool,
+}
+
+/// What has been found, by many threads.
+pub struct Found(Mutex<Inner>);
+
+/// What storms came to.
+#[derive(Default, Serialize)]
+pub struct Report {
+    /// Storms.
+    pub storms: u64,
+    /// Lives of daemons.
+    pub lives: u64,
+    /// Requests of clients.
+    pub requests: u64,
+    /// The longest of them, in seconds, rightly held up or not.
+    pub longest_request_s: f64,
+    /// The longest that a report took, in seconds.
+    pub longest_status_s: f64,
+    /// By how many times limits were longer than on an idle machine, at the most.
+    pub load_max: f64,
+    /// How often each thing was met.
+    pub met: BTreeMap<String, u64>,
+    /// What was wrong.
+    pub violations: Vec<Violation>,
+}
+
+impl Found {
+    /// Nothing yet.
+    pub fn new() -> Found {
+        Found(Mutex::new(Inner {
+            began: Instant::now(),
+            met: BTreeMap::new(),
+            wrong: Vec::new(),
+            happened: Vec::new(),
+            requests: 0,
+            longest: Duration::ZERO,
+            longest_status: Duration::ZERO,
+            lost: BTreeSet::new(),
+            blamed: BTreeSet::new(),
+            origin_failed: false,
+        }))
+    }
+
+    fn inner(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.0.lock().expect("no panic under this lock")
+    }
+
+    /// Something that is counted was met.
+    pub fn met(&self, what: &str) {
+        *self.inner().met.entry(what.to_owned()).or_default() += 1;
+    }
+
+    /// Something was done to the daemon or its devices.
+    pub fn happens(&self, what: String) {
+        let mut inner = self.inner();
+        let at = inner.began.elapsed().as_secs_f64();
+        inner.happened.push(format!("{at:.3} s: {what}"));
+    }
+
+    /// Something was wrong.
+    pub fn violation(&self, what: String) {
+        self.happens(format!("wrong: {what}"));
+        self.inner().wrong.push(what);
+    }
+
+    /// Whether something was wrong.
+    pub fn is_wrong(&self) -> bool {
+        !self.inner().wrong.is_empty()
+    }
+
+    /// A request has ended.
+    pub fn request(&self, took: Duration) {
+        let mut inner = self.inner();
+        inner.requests += 1;
+        inner.longest = inner.longest.max(took);
+    }
+
+    /// A report has come.
+    pub fn status(&self, took: Duration) {
+        let mut inner = self.inner();
+        inner.longest_status = inner.longest_status.max(took);
+    }
+
+    /// An origin fails in this life.
+    pub fn fail_origin(&self) {
+        self.inner().origin_failed = true;
+    }
+
+    /// Whether an origin has failed in this life.
+    pub fn origin_failed(&self) -> bool {
+        self.inner().origin_failed
+    }
+
+    /// A device is reported as lost; whether that is news.
+    pub fn lose(&self, device: &str) -> bool {
+        self.inner().lost.insert(device.to_owned())
+    }
+
+    /// What was reported as lost in this life.
+    pub fn lost(&self) -> Vec<String> {
+        self.inner().lost.iter().cloned().collect()
+    }
+
+    /// A device is at fault in this life.
+    pub fn blame(&self, device: &str) {
+        self.inner().blamed.insert(device.to_owned());
+    }
+
+    /// Whether a device was at fault in this life.
+    pub fn is_blamed(&self, device: &str) -> bool {
+        self.inner().blamed.contains(device)
+    }
+
+    /// Another life begins.
+    pub fn next_life(&self) {
+        let mut inner = self.inner();
+        inner.began = Instant::now();
+        inner.happened.clear();
+        inner.lost.clear();
+        inner.blamed.clear();
+        inner.origin_failed = false;
+    }
+
+    /// Takes what was wrong, each made a violation with what happened before in this life.
+    pub fn violations(&self, violation: impl Fn(&str, &[String]) -> Violation) -> Vec<Violation> {
+        let mut inner = self.inner();
+        let wrong = std::mem::take(&mut inner.wrong);
+        wrong
+            .iter()
+            .map(|what| violation(what, &inner.happened))
+            .collect()
+    }
+
+    /// Adds what was met to `report`.
+    pub fn add_to(&self, report: &mut Report, weather: &Weather) {
+        let inner = self.inner();
+        report.requests += inner.requests;
+        let longest = report.longest_request_s.max(inner.longest.as_secs_f64());
+        report.longest_request_s = longest;
+        let longest = report
+            .longest_status_s
+            .max(inner.longest_status.as_secs_f64());
+        report.longest_status_s = longest;
+        report.load_max = report.load_max.max(weather.load_max());
+        for (what, times) in &inner.met {
+            *report.met.entry(what.clone()).or_default() += times;
+        }
+    }
+}
