@@ -162,24 +162,31 @@ impl Core {
         extent: Option<Extent>,
         written: impl Iterator<Item = (usize, Extent)>,
     ) -> IoResult {
-        let roster = self.roster.now();
-        if roster.bad.is_empty() && roster.gaps.is_empty() {
+        let Some((extent, lacked)) = self.lost_of(extent, written) else {
             return Ok(());
-        }
-        let lacked: Vec<_> = written
-            .filter(|(role, there)| {
-                let mut gaps = roster.gaps.iter();
-                gaps.any(|gap| gap.role == *role && gap.extent.overlaps(*there))
-            })
-            .collect();
-        let extent = extent.filter(|extent| roster.bad.iter().any(|run| run.overlaps(*extent)));
-        drop(roster);
-        if extent.is_none() && lacked.is_empty() {
-            return Ok(());
-        }
+        };
         Box::pin(self.flush_members()).await?;
         self.forget_lost(extent, &lacked)?;
         self.commit().await
+    }
+
+    /// What of `extent` and of `written` counts as lost, or as lacking; `None` if nothing does.
+    fn lost_of(
+        &self,
+        extent: Option<Extent>,
+        written: impl Iterator<Item = (usize, Extent)>,
+    ) -> Option<Rewritten> {
+        let roster = self.roster.now();
+        if roster.bad.is_empty() && roster.gaps.is_empty() {
+            return None;
+        }
+        let lacks = |(role, there): &(usize, Extent)| {
+            let mut gaps = roster.gaps.iter();
+            gaps.any(|gap| gap.role == *role && gap.extent.overlaps(*there))
+        };
+        let lacked: Vec<_> = written.filter(lacks).collect();
+        let extent = extent.filter(|extent| roster.bad.iter().any(|run| run.overlaps(*extent)));
+        (extent.is_some() || !lacked.is_empty()).then_some((extent, lacked))
     }
 
     fn forget_lost(&self, extent: Option<Extent>, lacked: &[(usize, Extent)]) -> IoResult {
@@ -209,6 +216,9 @@ impl Core {
         self.error(Kind::Media, what)
     }
 }
+
+/// What counts as lost of the array, and as lacking of each role's data.
+type Rewritten = (Option<Extent>, Vec<(usize, Extent)>);
 
 impl Gap {
     /// What is left of it once `extent` of `role` was written.

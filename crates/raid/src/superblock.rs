@@ -272,7 +272,7 @@ impl Superblock {
         }
         let (mut bad, mut gaps) = (Vec::new(), Vec::new());
         for lost in row.lost.get(..usize::from(fields.lost))? {
-            let extent = Extent::new(Lba(lost.start), Sectors(lost.len()));
+            let extent = Extent::new(Lba(lost.start), Sectors(lost.length()));
             match lost.role() {
                 None => bad.push(extent),
                 Some(role) => gaps.push(Gap { role, extent }),

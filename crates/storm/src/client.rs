@@ -103,10 +103,10 @@ impl Client<'_> {
                 .ask(connection, (Verb::Flush, false), &(0..0), &mut [])
                 .map(drop),
             _ => {
-                if let Some(bytes) = self.read(connection, &sectors)? {
-                    if let Err(what) = part.check(sectors.start, &bytes) {
-                        self.found.violation(what);
-                    }
+                if let Some(bytes) = self.read(connection, &sectors)?
+                    && let Err(what) = part.check(sectors.start, &bytes)
+                {
+                    self.found.violation(what);
                 }
                 Ok(())
             }

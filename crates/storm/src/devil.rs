@@ -138,7 +138,7 @@ impl Devil {
         }
         let writes = rules.met.entry("Write to what forgets".into()).or_default();
         *writes += 1;
-        *writes % FORGOTTEN == 0
+        writes.is_multiple_of(FORGOTTEN)
     }
 
     /// Does `work` as the rules have it: with an error, half, later, or as it is.

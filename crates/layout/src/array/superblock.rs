@@ -126,8 +126,8 @@ impl LostRow {
             .map(|role| role as usize)
     }
 
-    /// How many sectors it has.
-    pub fn len(&self) -> u64 {
+    /// Sectors of the run.
+    pub fn length(&self) -> u64 {
         self.sectors & ((1 << LACKING_SHIFT) - 1)
     }
 }

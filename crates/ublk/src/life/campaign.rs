@@ -197,7 +197,7 @@ impl World<'_> {
             } else {
                 Features::UPDATE_SIZE.0
             };
-            return Ok(Ok((u64::MAX & !grows).to_ne_bytes().to_vec()));
+            return Ok(Ok((!grows).to_ne_bytes().to_vec()));
         }
         if ask.command == Command::Add {
             let mut info = DeviceInfo::decode(&ask.buffer).ok_or("no device")?;
