@@ -20,8 +20,8 @@ fn uuid(first: u8) -> Uuid {
 #[test]
 fn a_bitmap_has_the_bytes_that_it_always_had() {
     let regions: Vec<_> = (0..bitmap::REGIONS).filter(|r| r * r % 7 == 2).collect();
-    let none = sum(|block| bitmap::encode(block, uuid(1), 0, &[]));
-    let some = sum(|block| bitmap::encode(block, uuid(2), 11, &regions));
+    let none = sum(|block| bitmap::encode(block, uuid(1), 0, 0, &[]));
+    let some = sum(|block| bitmap::encode(block, uuid(2), 11, 0, &regions));
     assert_eq!([none, some], [0xdfc7_03ff_947c_f751, 0xbd83_8c51_ba02_f2c0]);
 }
 

@@ -83,9 +83,34 @@ fn blank(file: &Path) {
         .unwrap();
 }
 
-fn conforms(options: Options) {
+/// Where a client connects to, as one thread may hand it to another.
+#[derive(Clone)]
+struct Target {
+    address: Address,
+    export: &'static str,
+    tls: Option<Dialer>,
+}
+
+impl Target {
+    fn plain(address: Address, export: &'static str) -> Target {
+        let tls = None;
+        Target {
+            address,
+            export,
+            tls,
+        }
+    }
+
+    fn options(&self) -> Options {
+        let mut options = Options::new(self.address.clone(), self.export);
+        options.tls = self.tls.clone();
+        options
+    }
+}
+
+fn conforms(target: Target) {
     on_a_shard(move |local, env| {
-        let options = options.clone();
+        let options = target.options();
         async move {
             let client = Client::connect(env.clone(), local.connector(), options)
                 .await
@@ -98,7 +123,7 @@ fn conforms(options: Options) {
 #[test]
 fn our_own_over_a_unix_socket() {
     let served = Served::start(Setup::default());
-    conforms(Options::new(served.address.clone(), "vol"));
+    conforms(Target::plain(served.address.clone(), "vol"));
     let stats = served.stats();
     assert_eq!((stats.errors, stats.failed), (0, 0), "{stats:?}");
 }
@@ -116,25 +141,25 @@ fn our_own_under_tls() {
         key: certificates.client_key.as_bytes(),
     };
     let dialer = |identity| Dialer::new("localhost", certificates.ca.as_bytes(), identity).unwrap();
-    let mut options = Options::new(served.address.clone(), "vol");
-    options.tls = Some(dialer(Some(identity)));
-    conforms(options.clone());
+    let mut target = Target::plain(served.address.clone(), "vol");
+    target.tls = Some(dialer(Some(identity)));
+    conforms(target.clone());
 
     // Another authority, no certificate, no TLS: each one clear error.
     let stranger = Certificates::new();
-    let mut untrusting = options.clone();
+    let mut untrusting = target.clone();
     untrusting.tls = Some(Dialer::new("localhost", stranger.ca.as_bytes(), None).unwrap());
-    let mut anonymous = options.clone();
+    let mut anonymous = target.clone();
     anonymous.tls = Some(dialer(None));
-    let mut plain = options;
+    let mut plain = target;
     plain.tls = None;
-    for (options, kind, says) in [
+    for (target, kind, says) in [
         (untrusting, Kind::Stream, "invalid peer certificate"),
         (anonymous, Kind::Stream, "CertificateRequired"),
         (plain, Kind::Denied, "TLS is required"),
     ] {
         on_a_shard(move |local, env| {
-            let options = options.clone();
+            let options = target.options();
             async move {
                 let error = Client::connect(env, local.connector(), options)
                     .await
@@ -152,7 +177,7 @@ fn nbdkit_in_memory() {
     let dir = directory();
     let socket = dir.path().join("s");
     let _server = nbdkit(&socket, &["memory", "16M"]);
-    conforms(Options::new(unix(&socket), ""));
+    conforms(Target::plain(unix(&socket), ""));
 }
 
 /// A server without structured replies and without zeroing.
@@ -171,7 +196,7 @@ fn nbdkit_of_few_words() {
         "cachemode=none",
     ];
     let _server = nbdkit(&socket, &arguments);
-    conforms(Options::new(unix(&socket), ""));
+    conforms(Target::plain(unix(&socket), ""));
 }
 
 #[test]
@@ -216,7 +241,7 @@ fn qemu_nbd_of_a_file() {
         "-k",
     ]);
     let _server = Process::start(qemu_nbd.arg(&socket).arg(&file), &socket);
-    conforms(Options::new(unix(&socket), "vol"));
+    conforms(Target::plain(unix(&socket), "vol"));
 }
 
 /// The holes that a server reports reach the caller.
@@ -313,20 +338,20 @@ fn a_first_connection_fails_with_one_clear_error() {
     let dir = directory();
     let missing = unix(&dir.path().join("none"));
     let vol = served.address.clone();
-    let mut insists = Options::new(vol.clone(), "vol");
+    let mut insists = Target::plain(vol.clone(), "vol");
     let certificates = Certificates::new();
     insists.tls = Some(Dialer::new("localhost", certificates.ca.as_bytes(), None).unwrap());
-    for (options, kind, says) in [
-        (Options::new(missing, "vol"), None, "none"),
+    for (target, kind, says) in [
+        (Target::plain(missing, "vol"), None, "none"),
         (
-            Options::new(vol, "nope"),
+            Target::plain(vol, "nope"),
             Some(Kind::Invalid),
             "refuses export \"nope\": no such export",
         ),
         (insists, Some(Kind::Denied), "TLS is asked for"),
     ] {
         on_a_shard(move |local, env| {
-            let options = options.clone();
+            let options = target.options();
             async move {
                 let begun = env.timer.now();
                 let error = Client::connect(env.clone(), local.connector(), options)

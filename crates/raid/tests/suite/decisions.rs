@@ -144,7 +144,8 @@ fn a_read_that_waited_while_its_sectors_were_lost_is_refused() {
         let array = bench.assemble_with(all, options()).await.unwrap();
         bench.settled(&array).await;
         array.fail(0).await.unwrap();
-        (held.set(true), arm.set(true));
+        held.set(true);
+        arm.set(true);
         let read = async {
             bench.sleep(100).await;
             let reading = bench.read(&array, 0, 8);

@@ -242,7 +242,8 @@ fn a_mirror_whose_members_both_refuse_writes_goes_on_with_the_sound_one() {
         let all = vec![first, other, bench.candidate(2)];
         let array = bench.assemble_with(all, options()).await.unwrap();
         bench.settled(&array).await;
-        (refuses.set(true), refuses_too.set(true));
+        refuses.set(true);
+        refuses_too.set(true);
         bench.write(&array, 0, 64, 2).await.unwrap_err();
         bench.sleep(2000).await;
         assert!(array.report().down.is_some(), "{:#?}", array.events());
