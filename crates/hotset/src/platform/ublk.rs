@@ -214,7 +214,8 @@ impl Inner {
     /// Follows the machine of a device to its end: its number.
     async fn make(&self, plan: &Plan, progress: &mut Progress) -> Result<u32, String> {
         let name = &plan.name;
-        let found = devices::found().map_err(to_message)?;
+        let found = self.host.aside(devices::found).await.map_err(to_message)?;
+        let found = found.map_err(to_message)?;
         let known = choose(&found, plan.mark, name).map_err(to_message)?;
         let mut machine = Attach::new(Wanted {
             mark: plan.mark,
