@@ -23,8 +23,8 @@ fn storms(options: &[&str]) -> Option<(Output, Value)> {
 }
 
 #[test]
-fn daemons_weather_a_minute_of_storms() {
-    let Some((output, report)) = storms(&["--seed", "1", "--minutes", "1"]) else {
+fn a_daemon_weathers_a_storm() {
+    let Some((output, report)) = storms(&["--seed", "1", "--storms", "1"]) else {
         return;
     };
     println!("{report:#}");

@@ -3,7 +3,7 @@
 //!
 //! Invariants:
 //!     a sector without an entry in `doubt` holds `held`
-//!     a write that was not acknowledged leaves its sectors in doubt until `pin` has read them
+//!     a write that was not acknowledged leaves several versions possible until `pin` has read them
 //!     a part is written by one client, which waits for each answer
 
 use std::collections::BTreeMap;

@@ -12,15 +12,17 @@ use std::time::{Duration, Instant};
 /// Sectors of the longest request, and of one when all is read.
 const LONGEST: u64 = 64;
 const PIECE: u64 = 256;
-/// How long a client rests when there is no daemon.
+/// How long a client rests when there is no daemon, and after a failure.
 const REST: Duration = Duration::from_millis(20);
 
 /// One client.
 pub struct Client<'a> {
     /// Where volumes are served.
     pub socket: &'a Path,
-    /// Its volume.
+    /// Its volume, and the number of that.
     pub volume: &'a str,
+    /// See `volume`.
+    pub number: usize,
     /// The weather.
     pub weather: &'a Weather,
     /// What is found.
@@ -32,7 +34,7 @@ struct Ended;
 
 impl Client<'_> {
     fn connect(&self) -> Option<Connection<'_>> {
-        match Connection::open(self.socket, self.volume, self.weather) {
+        match Connection::open(self.socket, (self.volume, self.number), self.weather) {
             Ok(connection) => Some(connection),
             Err(Silence::Gone(error)) => {
                 if !self.weather.is_ending() {
@@ -49,7 +51,7 @@ impl Client<'_> {
         }
     }
 
-    /// Reads all of `part`, in which nothing is in doubt any more then.
+    /// Reads all of `part`, in which each sector is one version then.
     pub fn pin(&self, part: &mut Part) {
         let Some(mut connection) = self.connect() else {
             return;
@@ -69,13 +71,17 @@ impl Client<'_> {
 
     /// Asks this and that until clients are to end.
     pub fn run(&self, part: &mut Part, rng: &mut Rng) {
-        while !self.weather.is_over() {
+        while self.goes_on() {
             let Some(mut connection) = self.connect() else {
                 std::thread::sleep(REST);
                 continue;
             };
-            while !self.weather.is_over() && self.step(&mut connection, part, rng).is_ok() {}
+            while self.goes_on() && self.step(&mut connection, part, rng).is_ok() {}
         }
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.weather.is_over() && !self.found.is_wrong()
     }
 
     fn step(
@@ -140,14 +146,15 @@ impl Client<'_> {
         match answer {
             Ok(0) => Ok(true),
             Ok(number) => {
-                // The loss of what an origin had acknowledged is told by a later flush.
-                let told = verb == Verb::Flush || fua;
-                let excused = match told {
-                    true => self.found.origin_failed(),
-                    false => self.weather.failing.was_since(begun),
+                // The loss of what an origin had acknowledged is reported by a later flush.
+                let reported = verb == Verb::Flush || fua;
+                let excused = match reported {
+                    true => self.found.origin_failed(self.number),
+                    false => self.weather.volumes[self.number].failing.was_since(begun),
                 };
                 if excused || self.weather.is_ending() {
                     self.found.met("a request fails rightly");
+                    std::thread::sleep(REST);
                 } else {
                     let what = format!("{}: {verb:?} fails with {number}", self.volume);
                     self.found.violation(what);

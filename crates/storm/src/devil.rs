@@ -1,5 +1,5 @@
-//! A folder, mounted through FUSE, whose files fail, hang, answer late, or refuse changes, by
-//! rules that change while it is used.
+//! Rules by which files fail, hang, answer late, or refuse changes, which change while the files
+//! are used.
 //!
 //! Not here: transfers that fall short. Of a FUSE file that answers half of a direct read, io_uring of
 //! Linux 6.18 gives wrong bytes and the whole length; `fio --ioengine=io_uring --verify` meets it too.
@@ -7,23 +7,11 @@
 //! Invariant: what a rule has held up is done once the rule is gone, in its order, or the mount has
 //! ended.
 
-use fuser::{
-    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    Generation, INodeNo, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow,
-    WriteFlags,
-};
+use fuser::Errno;
 use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::fs::{self, File, Metadata, OpenOptions};
-use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
-
-/// Nothing is remembered by the kernel.
-const NEVER: Duration = Duration::ZERO;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// Of so many writes to what forgets one is forgotten.
 const FORGOTTEN: u64 = 16;
@@ -80,7 +68,7 @@ struct Rules {
 pub struct Devil(Arc<Mutex<Rules>>);
 
 impl Devil {
-    fn rules(&self) -> std::sync::MutexGuard<'_, Rules> {
+    fn rules(&self) -> MutexGuard<'_, Rules> {
         self.0.lock().expect("no panic under this lock")
     }
 
@@ -108,7 +96,7 @@ impl Devil {
     }
 
     /// What becomes of `verb` on a path; what hangs is done by `work` later.
-    fn judge(&self, path: &Path, verb: Verb) -> Option<(String, Effect)> {
+    pub fn judge(&self, path: &Path, verb: Verb) -> Option<(String, Effect)> {
         let name = path.components().next()?.as_os_str().to_str()?.to_owned();
         let mut rules = self.rules();
         let rule = rules
@@ -127,7 +115,7 @@ impl Devil {
     }
 
     /// Whether this write is forgotten.
-    fn forgets(&self, path: &Path) -> bool {
+    pub fn forgets(&self, path: &Path) -> bool {
         let Some(name) = path.to_str() else {
             return false;
         };
@@ -142,7 +130,12 @@ impl Devil {
     }
 
     /// Does `work` as the rules have it: with an error, half, later, or as it is.
-    fn run(&self, path: &Path, verb: Verb, work: impl FnOnce(Result<(), Errno>) + Send + 'static) {
+    pub fn run(
+        &self,
+        path: &Path,
+        verb: Verb,
+        work: impl FnOnce(Result<(), Errno>) + Send + 'static,
+    ) {
         match self.judge(path, verb) {
             None | Some((_, Effect::Forget)) => work(Ok(())),
             Some((_, Effect::Fail(number))) => work(Err(Errno::from_i32(number))),
@@ -163,372 +156,5 @@ impl Devil {
                 }
             }
         }
-    }
-}
-
-/// The mounted folder, until dropped.
-pub struct Mounted {
-    /// Its rules.
-    pub devil: Devil,
-    session: Option<BackgroundSession>,
-}
-
-impl Mounted {
-    /// Mounts the folder `back` at `at`.
-    pub fn new(back: &Path, at: &Path) -> io::Result<Mounted> {
-        let devil = Devil::default();
-        let files = Files {
-            back: back.to_owned(),
-            devil: devil.clone(),
-            names: Mutex::new(vec![PathBuf::new()]),
-            open: Mutex::default(),
-        };
-        let session = fuser::spawn_mount(files, at, &Config::default())?;
-        Ok(Mounted {
-            devil,
-            session: Some(session),
-        })
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        self.devil.clear();
-        drop(self.session.take());
-    }
-}
-
-#[derive(Default)]
-struct Open {
-    next: u64,
-    files: HashMap<u64, Arc<File>>,
-}
-
-struct Files {
-    back: PathBuf,
-    devil: Devil,
-    /// The paths below `back`, by their inode's number less one.
-    names: Mutex<Vec<PathBuf>>,
-    open: Mutex<Open>,
-}
-
-impl Files {
-    fn name(&self, ino: INodeNo) -> PathBuf {
-        let names = self.names.lock().expect("no panic under this lock");
-        names[ino.0 as usize - 1].clone()
-    }
-
-    fn number(&self, path: &Path) -> INodeNo {
-        let mut names = self.names.lock().expect("no panic under this lock");
-        let known = names.iter().position(|name| name == path);
-        let at = known.unwrap_or_else(|| {
-            names.push(path.to_owned());
-            names.len() - 1
-        });
-        INodeNo(at as u64 + 1)
-    }
-
-    fn attributes(&self, path: &Path) -> io::Result<FileAttr> {
-        let found = fs::symlink_metadata(self.back.join(path))?;
-        Ok(of(self.number(path), &found))
-    }
-
-    fn keep(&self, file: File) -> FileHandle {
-        let mut open = self.open.lock().expect("no panic under this lock");
-        open.next += 1;
-        let number = open.next;
-        open.files.insert(number, Arc::new(file));
-        FileHandle(number)
-    }
-
-    fn file(&self, handle: FileHandle) -> Arc<File> {
-        let open = self.open.lock().expect("no panic under this lock");
-        open.files[&handle.0].clone()
-    }
-}
-
-fn of(ino: INodeNo, found: &Metadata) -> FileAttr {
-    let now = SystemTime::UNIX_EPOCH;
-    FileAttr {
-        ino,
-        size: found.len(),
-        blocks: found.blocks(),
-        atime: now,
-        mtime: found.modified().unwrap_or(now),
-        ctime: found.modified().unwrap_or(now),
-        crtime: now,
-        kind: match found.is_dir() {
-            true => FileType::Directory,
-            false => FileType::RegularFile,
-        },
-        perm: found.mode() as u16 & 0o7777,
-        nlink: found.nlink() as u32,
-        uid: found.uid(),
-        gid: found.gid(),
-        rdev: 0,
-        blksize: found.blksize() as u32,
-        flags: 0,
-    }
-}
-
-fn empty(done: io::Result<()>, reply: ReplyEmpty) {
-    match done {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(error.into()),
-    }
-}
-
-impl Filesystem for Files {
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match self.attributes(&self.name(parent).join(name)) {
-            Ok(found) => reply.entry(&NEVER, &found, Generation(0)),
-            Err(error) => reply.error(error.into()),
-        }
-    }
-
-    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        match self.attributes(&self.name(ino)) {
-            Ok(found) => reply.attr(&NEVER, &found),
-            Err(error) => reply.error(error.into()),
-        }
-    }
-
-    fn setattr(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        _mode: Option<u32>,
-        _uid: Option<u32>,
-        _gid: Option<u32>,
-        size: Option<u64>,
-        _atime: Option<TimeOrNow>,
-        _mtime: Option<TimeOrNow>,
-        _ctime: Option<SystemTime>,
-        _: Option<FileHandle>,
-        _crtime: Option<SystemTime>,
-        _chgtime: Option<SystemTime>,
-        _bkuptime: Option<SystemTime>,
-        _: Option<fuser::BsdFileFlags>,
-        reply: ReplyAttr,
-    ) {
-        let path = self.name(ino);
-        let file = self.back.join(&path);
-        let number = self.number(&path);
-        self.devil.run(&path, Verb::Write, move |judged| {
-            if let Err(error) = judged {
-                return reply.error(error);
-            }
-            let cut = size.map_or(Ok(()), |size| {
-                OpenOptions::new().write(true).open(&file)?.set_len(size)
-            });
-            match cut.and_then(|()| fs::symlink_metadata(&file)) {
-                Ok(found) => reply.attr(&NEVER, &of(number, &found)),
-                Err(error) => reply.error(error.into()),
-            }
-        });
-    }
-
-    fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
-        let path = self.name(parent).join(name);
-        let made = fs::create_dir(self.back.join(&path));
-        match made.and_then(|()| self.attributes(&path)) {
-            Ok(found) => reply.entry(&NEVER, &found, Generation(0)),
-            Err(error) => reply.error(error.into()),
-        }
-    }
-
-    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let path = self.name(parent).join(name);
-        let file = self.back.join(&path);
-        self.devil
-            .run(&path, Verb::Name, move |judged| match judged {
-                Ok(_) => empty(fs::remove_file(file), reply),
-                Err(error) => reply.error(error),
-            });
-    }
-
-    fn rename(
-        &self,
-        _: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        to: INodeNo,
-        new: &OsStr,
-        _: RenameFlags,
-        reply: ReplyEmpty,
-    ) {
-        let (from, to) = (self.name(parent).join(name), self.name(to).join(new));
-        let (old, new) = (self.back.join(&from), self.back.join(to));
-        self.devil
-            .run(&from, Verb::Name, move |judged| match judged {
-                Ok(_) => empty(fs::rename(old, new), reply),
-                Err(error) => reply.error(error),
-            });
-    }
-
-    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let path = self.name(ino);
-        if let Some((_, Effect::Fail(number))) = self.devil.judge(&path, Verb::Name) {
-            return reply.error(Errno::from_i32(number));
-        }
-        let write = flags.0 & libc::O_ACCMODE != libc::O_RDONLY;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(write)
-            .open(self.back.join(path));
-        match file {
-            Ok(file) => reply.opened(self.keep(file), FopenFlags::FOPEN_DIRECT_IO),
-            Err(error) => reply.error(error.into()),
-        }
-    }
-
-    fn create(
-        &self,
-        _: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        _: u32,
-        flags: i32,
-        reply: ReplyCreate,
-    ) {
-        let path = self.name(parent).join(name);
-        if let Some((_, Effect::Fail(number))) = self.devil.judge(&path, Verb::Name) {
-            return reply.error(Errno::from_i32(number));
-        }
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).mode(mode);
-        options
-            .create_new(flags & libc::O_EXCL != 0)
-            .truncate(flags & libc::O_TRUNC != 0);
-        let made = options.open(self.back.join(&path));
-        match made.and_then(|file| Ok((file, self.attributes(&path)?))) {
-            Ok((file, found)) => {
-                let handle = self.keep(file);
-                let flags = FopenFlags::FOPEN_DIRECT_IO;
-                reply.created(&NEVER, &found, Generation(0), handle, flags);
-            }
-            Err(error) => reply.error(error.into()),
-        }
-    }
-
-    fn read(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        size: u32,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        let file = self.file(handle);
-        let size = size as usize;
-        self.devil.run(&self.name(ino), Verb::Read, move |judged| {
-            if let Err(error) = judged {
-                return reply.error(error);
-            }
-            let mut bytes = vec![0; size];
-            match file.read_at(&mut bytes, offset) {
-                Ok(read) => reply.data(&bytes[..read]),
-                Err(error) => reply.error(error.into()),
-            }
-        });
-    }
-
-    fn write(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        data: &[u8],
-        _: WriteFlags,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        if self.devil.forgets(&self.name(ino)) {
-            return reply.written(data.len() as u32);
-        }
-        let file = self.file(handle);
-        let data = data.to_vec();
-        self.devil.run(&self.name(ino), Verb::Write, move |judged| {
-            if let Err(error) = judged {
-                return reply.error(error);
-            }
-            match file.write_all_at(&data, offset) {
-                Ok(()) => reply.written(data.len() as u32),
-                Err(error) => reply.error(error.into()),
-            }
-        });
-    }
-
-    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        reply.ok();
-    }
-
-    fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        // The machine itself is not cut: what was written is as durable as it will be.
-        self.devil
-            .run(&self.name(ino), Verb::Flush, move |judged| match judged {
-                Ok(_) => reply.ok(),
-                Err(error) => reply.error(error),
-            });
-    }
-
-    fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.devil
-            .run(&self.name(ino), Verb::Flush, move |judged| match judged {
-                Ok(_) => reply.ok(),
-                Err(error) => reply.error(error),
-            });
-    }
-
-    fn release(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        handle: FileHandle,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        _: bool,
-        reply: ReplyEmpty,
-    ) {
-        let mut open = self.open.lock().expect("no panic under this lock");
-        open.files.remove(&handle.0);
-        reply.ok();
-    }
-
-    fn readdir(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectory,
-    ) {
-        let folder = self.name(ino);
-        let entries = fs::read_dir(self.back.join(&folder))
-            .into_iter()
-            .flatten()
-            .flatten();
-        let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
-        names.sort();
-        for (at, name) in names.iter().enumerate().skip(offset as usize) {
-            let Ok(found) = self.attributes(&folder.join(name)) else {
-                continue;
-            };
-            if reply.add(found.ino, at as u64 + 1, found.kind, name) {
-                break;
-            }
-        }
-        reply.ok();
-    }
-
-    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        let (blocks, files) = (1 << 20, 1 << 20);
-        reply.statfs(blocks, blocks, blocks, files, files, 4096, 255, 4096);
     }
 }

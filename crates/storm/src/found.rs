@@ -34,7 +34,7 @@ struct Inner {
     longest_status: Duration,
     lost: BTreeSet<String>,
     blamed: BTreeSet<String>,
-    origin_failed: bool,
+    origins_failed: BTreeSet<usize>,
 }
 
 /// What has been found, by many threads.
@@ -74,7 +74,7 @@ impl Found {
             longest_status: Duration::ZERO,
             lost: BTreeSet::new(),
             blamed: BTreeSet::new(),
-            origin_failed: false,
+            origins_failed: BTreeSet::new(),
         }))
     }
 
@@ -118,14 +118,14 @@ impl Found {
         inner.longest_status = inner.longest_status.max(took);
     }
 
-    /// An origin fails in this life.
-    pub fn fail_origin(&self) {
-        self.inner().origin_failed = true;
+    /// The origin of a volume fails in this life.
+    pub fn fail_origin(&self, volume: usize) {
+        self.inner().origins_failed.insert(volume);
     }
 
-    /// Whether an origin has failed in this life.
-    pub fn origin_failed(&self) -> bool {
-        self.inner().origin_failed
+    /// Whether the origin of a volume has failed in this life.
+    pub fn origin_failed(&self, volume: usize) -> bool {
+        self.inner().origins_failed.contains(&volume)
     }
 
     /// A device is reported as lost; whether that is news.
@@ -155,7 +155,7 @@ impl Found {
         inner.happened.clear();
         inner.lost.clear();
         inner.blamed.clear();
-        inner.origin_failed = false;
+        inner.origins_failed.clear();
     }
 
     /// Takes what was wrong, each made a violation with what happened before in this life.

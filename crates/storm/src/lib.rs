@@ -8,7 +8,7 @@
 //!
 //! Invariants that are checked:
 //!     every byte is one that was acknowledged, or whose write was not
-//!     the daemon lives, and ends in order when it is told to
+//!     the daemon lives, and ends in order by SIGTERM
 //!     a report comes within two seconds; a request and a command end in time once their devices
 //!     answer; each limit grows with the load of the machine (`weather`)
 //!     the configuration always starts, and serves all
@@ -20,6 +20,7 @@
 mod bytes;
 mod client;
 mod devil;
+mod folder;
 mod found;
 mod life;
 mod machine;
@@ -27,14 +28,16 @@ mod nbd;
 mod operator;
 mod plan;
 mod weather;
+mod world;
 
 pub use found::{Report, Violation};
 
 use bytes::{Part, SECTOR};
-use devil::{Effect, Mounted, Rule, Verb};
+use devil::{Effect, Rule, Verb};
 use fastrand::Rng;
+use folder::Mounted;
 use found::Found;
-use life::{Parts, World};
+use life::Parts;
 use machine::Machine;
 use plan::Plan;
 use std::fs::{self, File};
@@ -42,6 +45,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use weather::Weather;
+use world::World;
 
 /// Lives of a storm, at the most.
 const LIVES: u64 = 6;
@@ -107,7 +111,7 @@ fn storm(request: &Request, seed: u64, report: &mut Report) -> Result<String, St
         program: request.program.clone(),
         folder: folder.clone(),
     };
-    let (weather, found) = (Weather::new(), Found::new());
+    let (weather, found) = (Weather::new(plan.volumes.len()), Found::new());
     let world = World {
         machine: &machine,
         plan: &plan,

@@ -3,12 +3,11 @@
 
 use crate::bytes::Part;
 use crate::client::Client;
-use crate::devil::Devil;
-use crate::found::Found;
-use crate::machine::{Machine, Process};
+use crate::machine::Process;
 use crate::operator::{operate, watch};
-use crate::plan::{Fault, Plan, Target};
-use crate::weather::Weather;
+use crate::plan::{Fault, Target};
+use crate::weather::While;
+use crate::world::World;
 use fastrand::Rng;
 use std::fs::{self, File};
 use std::io;
@@ -23,20 +22,6 @@ const STOP: Duration = Duration::from_secs(60);
 /// Threads that operate the daemon.
 const OPERATORS: usize = 2;
 
-/// What outlives a daemon.
-pub struct World<'a> {
-    /// Its files.
-    pub machine: &'a Machine,
-    /// What it is made of.
-    pub plan: &'a Plan,
-    /// The rules of its devices.
-    pub devil: &'a Devil,
-    /// The weather.
-    pub weather: &'a Weather,
-    /// What is found.
-    pub found: &'a Found,
-}
-
 /// The parts of each volume.
 pub type Parts = Vec<Vec<Part>>;
 
@@ -45,6 +30,7 @@ impl World<'_> {
         Client {
             socket,
             volume: self.plan.volumes[volume].name,
+            number: volume,
             weather: self.weather,
             found: self.found,
         }
@@ -136,7 +122,7 @@ impl World<'_> {
         let killed = rng.bool();
         let socket = self.machine.socket();
         let mut seeds = || Rng::with_seed(rng.u64(..));
-        thread::scope(|scope| {
+        let out_of_service = thread::scope(|scope| {
             for (volume, parts) in parts.iter_mut().enumerate() {
                 for part in parts {
                     let (client, mut rng) = (self.client(&socket, volume), seeds());
@@ -149,33 +135,38 @@ impl World<'_> {
             }
             scope.spawn(|| watch(self));
             let mut rng = seeds();
-            self.happen(&process, &mut rng);
+            let out_of_service = self.happen(&process, &mut rng);
             if killed {
                 self.kill(&mut process);
             }
             self.weather.over.store(true, SeqCst);
+            out_of_service
         });
         if !killed {
             self.end(&mut process)?;
         }
+        drop(out_of_service);
         self.judge_end()
     }
 
-    /// What happens to the daemon and its devices.
-    fn happen(&self, process: &Process, rng: &mut Rng) {
+    /// What happens to the daemon and its devices; what is out of service then stays so while what is
+    /// returned is kept.
+    fn happen(&self, process: &Process, rng: &mut Rng) -> Vec<While<'_>> {
+        let mut out_of_service = Vec::new();
         let log = rng.usize(..2);
         for _ in 0..rng.usize(1..=4) {
             thread::sleep(Duration::from_millis(rng.u64(50..800)));
             if rng.u8(..3) == 0 {
                 self.pause(process, rng);
             } else {
-                self.fault(&Fault::draw(rng, self.plan, log));
+                out_of_service.extend(self.fault(&Fault::draw(rng, self.plan, log)));
             }
             if self.found.is_wrong() {
-                return;
+                break;
             }
         }
         thread::sleep(Duration::from_millis(rng.u64(50..800)));
+        out_of_service
     }
 
     fn pause(&self, process: &Process, rng: &mut Rng) {
@@ -192,7 +183,8 @@ impl World<'_> {
         drop(paused);
     }
 
-    fn fault(&self, fault: &Fault) {
+    /// What is returned goes on failing until it is dropped.
+    fn fault(&self, fault: &Fault) -> Option<While<'_>> {
         let (name, rule) = (fault.name, &fault.rule);
         self.found.happens(format!(
             "{name}: {rule:?} for {} ms",
@@ -201,10 +193,16 @@ impl World<'_> {
         self.found
             .met(&format!("{:?}: {:?}", fault.target, rule.effect));
         self.found.blame(name);
-        let held = fault.holds().then(|| self.weather.held.begin());
-        let failing = fault.fails().then(|| self.weather.failing.begin());
-        if fault.fails() && fault.target == Target::Origin {
-            self.found.fail_origin();
+        let skies = self.weather.volumes.iter().enumerate();
+        let volume = fault.volume(self.plan);
+        let concerned = skies.filter(|(number, _)| match fault.target {
+            Target::State => true,
+            _ => volume == Some(*number),
+        });
+        let held: Vec<While> = concerned.map(|(_, sky)| sky.held.begin()).collect();
+        let failing = volume.map(|volume| self.weather.volumes[volume].failing.begin());
+        if let (Target::Origin, Some(volume)) = (fault.target, volume) {
+            self.found.fail_origin(volume);
         }
         self.devil.set(name, Some(rule.clone()));
         let begun = Instant::now();
@@ -212,8 +210,8 @@ impl World<'_> {
             thread::sleep(Duration::from_millis(20));
         }
         self.devil.set(name, None);
-        drop(failing);
         drop(held);
+        failing.filter(|_| fault.lasts())
     }
 
     fn kill(&self, process: &mut Process) {

@@ -16,7 +16,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How often it is looked whether an answer is overdue.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Lines of what a daemon said that a violation is told with.
+/// Lines of what a daemon said that a violation is reported with.
 const LAST: usize = 12;
 
 /// Where a daemon's files are.

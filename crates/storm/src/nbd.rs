@@ -1,6 +1,6 @@
 //! A client of the network block device that waits for each answer, and says how long it took.
 
-use crate::weather::{ANSWER, Weather};
+use crate::weather::Weather;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -48,18 +48,23 @@ impl From<io::Error> for Silence {
 pub struct Connection<'a> {
     stream: UnixStream,
     weather: &'a Weather,
+    volume: usize,
 }
 
 impl<'a> Connection<'a> {
-    /// Connects to `export`.
+    /// Connects to `export`, the volume of this number.
     pub fn open(
         socket: &Path,
-        export: &str,
+        (export, volume): (&str, usize),
         weather: &'a Weather,
     ) -> Result<Connection<'a>, Silence> {
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(LOOK))?;
-        let mut connection = Connection { stream, weather };
+        let mut connection = Connection {
+            stream,
+            weather,
+            volume,
+        };
         let begun = Instant::now();
         let mut greeting = [0; 18];
         connection.fill(&mut greeting, begun)?;
@@ -115,7 +120,7 @@ impl<'a> Connection<'a> {
                 Ok(n) => bytes = &mut bytes[n..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if let Some(waited) = self.weather.overdue(begun, ANSWER) {
+                    if let Some(waited) = self.weather.overdue_request(begun, self.volume) {
                         return Err(Silence::Overdue(waited));
                     }
                 }

@@ -1,7 +1,7 @@
 //! Who operates the daemon, and who watches it.
 
-use crate::life::World;
 use crate::weather::COMMAND;
+use crate::world::World;
 use fastrand::Rng;
 use serde_json::{Value, json};
 use std::io::ErrorKind;
@@ -18,7 +18,8 @@ const LOOKS: [&str; 3] = ["configuration", "observe", "explain"];
 pub fn operate(world: &World, rng: &mut Rng) {
     while !world.weather.is_over() {
         sleep(Duration::from_millis(rng.u64(20..600)));
-        let volume = &world.plan.volumes[rng.usize(..world.plan.volumes.len())];
+        let number = rng.usize(..world.plan.volumes.len());
+        let volume = &world.plan.volumes[number];
         let (name, writes_back) = (volume.name, volume.mode == "write-back");
         let request = match rng.u8(..8) {
             0 => json!({"request": "reload"}),
@@ -32,7 +33,7 @@ pub fn operate(world: &World, rng: &mut Rng) {
             }
             6 => json!({"request": "invalidate", "volume": name}),
             _ => {
-                quiesce(world, name, rng);
+                quiesce(world, number, rng);
                 continue;
             }
         };
@@ -41,8 +42,9 @@ pub fn operate(world: &World, rng: &mut Rng) {
 }
 
 /// Quiesces a volume for a moment.
-fn quiesce(world: &World, volume: &str, rng: &mut Rng) {
-    let held = world.weather.held.begin();
+fn quiesce(world: &World, number: usize, rng: &mut Rng) {
+    let volume = world.plan.volumes[number].name;
+    let quiesced = world.weather.volumes[number].quiesced.begin();
     command(world, &json!({"request": "quiesce", "volume": volume}));
     sleep(Duration::from_millis(rng.u64(..500)));
     // One change goes on at a time: another may be in the way.
@@ -64,7 +66,7 @@ fn quiesce(world: &World, volume: &str, rng: &mut Rng) {
         }
         sleep(Duration::from_millis(20));
     }
-    drop(held);
+    drop(quiesced);
 }
 
 /// Whether it was done.

@@ -209,16 +209,23 @@ impl Fault {
         }
     }
 
-    /// Whether clients' requests may fail meanwhile.
-    pub fn fails(&self) -> bool {
-        matches!(self.target, Target::Origin | Target::Journal)
+    /// The volume whose requests may wait and fail meanwhile; of what the daemon remembers all may
+    /// wait.
+    pub fn volume(&self, plan: &Plan) -> Option<usize> {
+        let mut volumes = plan.volumes.iter();
+        match self.target {
+            Target::Origin => volumes.position(|volume| volume.origin == self.name),
+            Target::Journal => volumes.position(|volume| volume.mode == "write-back"),
+            _ => None,
+        }
     }
 
-    /// Whether clients' requests may wait meanwhile.
-    pub fn holds(&self) -> bool {
-        matches!(
-            self.target,
-            Target::Origin | Target::Journal | Target::State
-        )
+    /// Whether it takes an origin out of service until the next start: after a flush or a durable write
+    /// that failed, nobody knows what of the acknowledged writes is there.
+    pub fn lasts(&self) -> bool {
+        let fails = matches!(self.rule.effect, Effect::Fail(_));
+        let durable = [Verb::Write, Verb::Flush];
+        let verbs = self.rule.verbs.iter();
+        fails && self.target == Target::Origin && verbs.copied().any(|verb| durable.contains(&verb))
     }
 }

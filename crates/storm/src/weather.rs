@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// How long a client's request may take once nothing holds it up, on an idle machine: until a device of a
 /// log or of a pool is lost (ten times `hit_latency_max`), and as long for what has to be done then.
-pub const ANSWER: Duration = Duration::from_secs(25);
+const ANSWER: Duration = Duration::from_secs(25);
 /// The same of a command.
 pub const COMMAND: Duration = Duration::from_secs(40);
 /// The same of a report.
@@ -61,15 +61,22 @@ impl Condition {
     }
 }
 
+/// How a volume is.
+pub struct Sky {
+    /// Requests are held up rightly: a device that is needed for them does not answer.
+    pub held: Condition,
+    /// It is quiesced, which holds up its clients alone.
+    pub quiesced: Condition,
+    /// Clients' requests fail rightly.
+    pub failing: Condition,
+}
+
 /// How the machine is.
 pub struct Weather {
     /// The daemon is stopped by a signal, or does not run.
     pub paused: Condition,
-    /// Clients' requests are held up rightly: a device that is needed for them does not answer, or
-    /// their volume is quiesced.
-    pub held: Condition,
-    /// Clients' requests fail rightly.
-    pub failing: Condition,
+    /// That of each volume.
+    pub volumes: Vec<Sky>,
     /// The daemon is ending.
     pub ending: AtomicBool,
     /// Clients are to end.
@@ -78,13 +85,22 @@ pub struct Weather {
     load: AtomicU64,
 }
 
+impl Sky {
+    fn new() -> Sky {
+        Sky {
+            held: Condition::new(),
+            quiesced: Condition::new(),
+            failing: Condition::new(),
+        }
+    }
+}
+
 impl Weather {
-    /// Fair weather.
-    pub fn new() -> Weather {
+    /// Fair weather for so many volumes.
+    pub fn new(volumes: usize) -> Weather {
         Weather {
             paused: Condition::new(),
-            held: Condition::new(),
-            failing: Condition::new(),
+            volumes: (0..volumes).map(|_| Sky::new()).collect(),
             ending: AtomicBool::new(false),
             over: AtomicBool::new(false),
             load: AtomicU64::new(1000),
@@ -125,7 +141,16 @@ impl Weather {
 
     /// How long what began then has taken since nothing held it up, if that is more than `limit`.
     pub fn overdue(&self, begun: Instant, limit: Duration) -> Option<Duration> {
-        self.late(begun, limit, &[&self.paused, &self.held])
+        let held = self.volumes.iter().map(|sky| &sky.held);
+        let excuses: Vec<&Condition> = held.chain([&self.paused]).collect();
+        self.late(begun, limit, &excuses)
+    }
+
+    /// The same of a request of a client of a volume.
+    pub fn overdue_request(&self, begun: Instant, volume: usize) -> Option<Duration> {
+        let sky = &self.volumes[volume];
+        let excuses = [&self.paused, &sky.held, &sky.quiesced];
+        self.late(begun, ANSWER, &excuses)
     }
 
     /// The same of what no device holds up.
@@ -150,15 +175,16 @@ mod tests {
 
     #[test]
     fn what_is_held_up_is_not_late_and_is_when_nothing_holds_it() {
-        let weather = Weather::new();
+        let weather = Weather::new(1);
         let begun = Instant::now();
-        let held = weather.held.begin();
+        let held = weather.volumes[0].held.begin();
         std::thread::sleep(Duration::from_millis(5));
         assert!(weather.overdue(begun, Duration::ZERO).is_none());
         drop(held);
         std::thread::sleep(Duration::from_millis(50));
         let waited = weather.overdue(begun, Duration::ZERO).unwrap();
         assert!(waited < begun.elapsed(), "{waited:?}");
-        assert!(weather.held.was_since(begun) && !weather.held.was_since(Instant::now()));
+        let held = &weather.volumes[0].held;
+        assert!(held.was_since(begun) && !held.was_since(Instant::now()));
     }
 }
