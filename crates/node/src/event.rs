@@ -170,8 +170,8 @@ impl fmt::Display for Event {
             ),
             Event::PoolNotClosed { pool, limit } => write!(
                 f,
-                "pool {pool} has not ended within {}: a device, or the file of it in `state`, \
-                 does not answer; the next start does without what it could not keep",
+                "pool {pool} has not ended within {}: a device, an origin, or its file in \
+                 `state`, does not answer; the next start does without what it could not keep",
                 seconds(*limit)
             ),
             Event::QuiescedVolumeDropped { pool, volume } => write!(

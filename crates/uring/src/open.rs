@@ -73,8 +73,8 @@ impl Disk {
         if !self.lost.load(Relaxed) {
             return Ok(());
         }
-        let what = "out of service since a flush failed, for acknowledged writes may be lost; \
-             check the device and open it again";
+        let what = "is out of service since a flush or a durable write failed: acknowledged \
+             writes may be lost; check the device, then restart what uses it";
         Err(self.geometry.error(Kind::Gone, what))
     }
 
@@ -188,7 +188,10 @@ fn cannot_open(cause: io::Error, options: &DiskOptions) -> IoError {
         Some(libc::EACCES | libc::EPERM) => {
             "access is denied; give this user read and write permission, or open it read-only"
         }
-        Some(libc::EROFS) => "is on a read-only file system; remount it, or open it read-only",
+        Some(libc::EROFS) => {
+            "is on a read-only file system; remount it for writing, or, if it is only to be read, \
+             open it read-only"
+        }
         Some(libc::EBUSY) => IN_USE,
         Some(libc::EINVAL) if !options.buffered => {
             let what = "its file system offers no direct I/O; \

@@ -5,6 +5,7 @@
 mod join;
 mod journal;
 mod opening;
+mod refusal;
 mod rig;
 mod standing;
 mod summary;

@@ -18,7 +18,7 @@ impl<P: Platform> Node<P> {
     pub(super) async fn report_losses(node: Rc<Self>) {
         let timer = node.env().timer;
         let mut ejected: HashSet<(Name, DeviceId)> = HashSet::new();
-        let mut lost = HashSet::new();
+        let mut lost: HashSet<(Name, Name)> = HashSet::new();
         let mut forsaken = HashSet::new();
         let mut stuck = HashSet::new();
         while !node.stopped.get() {
@@ -58,7 +58,11 @@ impl<P: Platform> Node<P> {
                 }
                 let fronted = served.volume.inner();
                 let is_stuck = fronted.log().is_some_and(|log| log.engine().is_stuck());
-                for (device, why) in fronted.lost_copies() {
+                let gone = fronted.lost_copies();
+                lost.retain(|(of, device)| {
+                    of != name || gone.iter().any(|(gone, _)| gone == device)
+                });
+                for (device, why) in gone {
                     if lost.insert((name.clone(), device.clone())) {
                         node.platform.event(Event::LogDeviceLost {
                             volume: name.clone(),

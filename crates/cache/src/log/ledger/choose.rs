@@ -286,7 +286,7 @@ fn new(
             Found::Blank { room } | Found::Log { room, .. } => segments = segments.min(*room),
             Found::Absent(why) => {
                 return Err(format!(
-                    "the log of {volume} needs both devices at first: {name}: {why}"
+                    "a new log of {volume} needs both devices: {name}: {why}"
                 ));
             }
             Found::Other(_) => unreachable!("refused before"),

@@ -103,7 +103,7 @@ fn a_log_begins_on_two_blank_devices_alone() {
     refused(
         None,
         [blank(), gone()],
-        "needs both devices at first: ssd1: is unplugged",
+        "a new log of db needs both devices: ssd1: is unplugged",
     );
     refused(
         None,
@@ -243,7 +243,7 @@ fn with_nothing_owed_new_devices_are_a_new_log() {
     refused(
         clean_witness(),
         [blank(), gone()],
-        "needs both devices at first",
+        "a new log of db needs both devices",
     );
     let clean = || device(clean(superblock(Some(0), 10, 2, BOTH)));
     assert_eq!(

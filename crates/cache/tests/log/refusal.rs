@@ -1,0 +1,118 @@
+//! An origin that refuses what it is given for good: writes go on up to the limits, and fail with
+//! its error then. Nothing waits for ever, and all goes on once it takes what it is given.
+
+use crate::rig::{Leaf, config, run};
+use block::{
+    Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors,
+    Shared,
+};
+use cache::log::Config;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// What an origin refuses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum What {
+    Writes,
+    Zeroes,
+}
+
+struct Refusing {
+    leaf: Leaf,
+    /// And with what.
+    refuses: Rc<Cell<Option<(What, Kind)>>>,
+}
+
+impl Refusing {
+    fn check(&self, what: What) -> IoResult {
+        match self.refuses.get() {
+            Some((refused, kind)) if refused == what => Err(IoError::new(kind, "it is refused")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Device for Refusing {
+    fn geometry(&self) -> &Geometry {
+        self.leaf.geometry()
+    }
+
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        self.leaf.read(at, buf).await
+    }
+
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        self.check(What::Writes)?;
+        self.leaf.write(at, data, fua).await
+    }
+
+    async fn zero(&self, extent: Extent) -> IoResult {
+        self.check(What::Zeroes)?;
+        self.leaf.zero(extent).await
+    }
+
+    async fn flush(&self) -> IoResult {
+        self.leaf.flush().await
+    }
+
+    async fn discard(&self, extent: Extent) -> IoResult {
+        self.leaf.discard(extent).await
+    }
+
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        self.leaf.extents(extent, out).await
+    }
+}
+
+fn refused_with(what: What, kind: Kind) {
+    run(move |rig| async move {
+        let refuses = Rc::new(Cell::new(Some((what, kind))));
+        let origin = Refusing {
+            leaf: rig.leaf(0),
+            refuses: refuses.clone(),
+        };
+        let limits = Config {
+            max_lag: Nanos::from_secs(5),
+            ..config(1)
+        };
+        let opened = rig.open_before(origin, limits, rig.both(), None);
+        let log = opened.await.unwrap();
+        log.begin().await.unwrap();
+        let timer = rig.local.env().timer;
+        let write = async |block: u64| {
+            let data = rig.data(1, 7).await;
+            let written = log.write(Lba(block * 8), data, Fua::No);
+            let written = timer.timeout(Nanos::from_secs(30), written).await;
+            written.unwrap_or_else(|| panic!("{what:?} refused with {kind:?}: a write hangs"))
+        };
+        log.zero(Extent::new(Lba(0), Sectors(64))).await.unwrap();
+        write(1).await.unwrap();
+        timer.sleep(Nanos::from_secs(10)).await;
+        // It is past the limit by now, and each says why.
+        let error = write(2).await.expect_err("it is past the limit");
+        assert_eq!(error.kind(), kind);
+        assert_eq!(log.drain().await.unwrap_err().kind(), kind);
+        assert_eq!(log.status().trouble.map(|error| error.kind()), Some(kind));
+        refuses.set(None);
+        timer.sleep(Nanos::from_secs(60)).await;
+        write(3).await.unwrap();
+        log.drain().await.unwrap();
+        for (block, byte) in [(0, 0), (1, 7), (3, 7)] {
+            rig.expect(&rig.leaf(0), block, 1, byte).await;
+        }
+        log.close().await;
+    });
+}
+
+#[test]
+fn what_an_origin_refuses_for_good_ends_in_an_error() {
+    for kind in [
+        Kind::NoSpace,
+        Kind::ReadOnly,
+        Kind::Unsupported,
+        Kind::Denied,
+    ] {
+        refused_with(What::Zeroes, kind);
+        refused_with(What::Writes, kind);
+    }
+}
