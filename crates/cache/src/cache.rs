@@ -12,6 +12,7 @@ use crate::finish::Finish;
 use crate::history::History;
 use crate::lines::{Shape, VOLUME_IDS};
 use crate::pool_device::PoolDevice;
+use crate::resting::Resting;
 use crate::state::State;
 use crate::watchdog::{PERIODS_PER_LIMIT, Watchdog, watch};
 use block::{Device, Env, IoError, IoResult, Kind, Nanos};
@@ -65,6 +66,7 @@ impl<P: Device> Cache<P> {
             contents: Contents::new(shape, durable.is_some()),
             busy: Busy::new(),
             devices: Devices::new(),
+            resting: Resting::default(),
             budget: Budget::new(in_flight_max, config.fill_bytes_per_s, env.timer.now()),
             history: History::new(env.timer.clone()),
             counters: counters.clone(),

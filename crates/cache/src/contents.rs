@@ -15,12 +15,30 @@ use policy::{Key, Parts, Slot};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+/// Bytes of memory that a line of so many bytes takes beside the policy's, with what reading its
+/// map back takes for a while.
+pub fn memory_per_line(line_bytes: u64) -> u64 {
+    let blocks = line_bytes.div_ceil(layout::BLOCK_BYTES as u64);
+    (blocks * 33).div_ceil(8) + READ_BACK_BYTES
+}
+
+/// The key of a line, its rank and whether it is known.
+const READ_BACK_BYTES: u64 = 8 + 20 + 2;
+
+/// `table`, longer: in the place of `zeroes`, of which no page is touched before it is used.
+fn grown<T: Copy>(table: &[T], mut zeroes: Vec<T>) -> Vec<T> {
+    zeroes[..table.len()].copy_from_slice(table);
+    zeroes
+}
+
 pub(crate) struct Contents {
     shape: Shape,
     valid: Vec<u64>,
     crc: Vec<u32>,
     /// What the devices do not know yet; `None` if they never do.
     changes: Option<Changes>,
+    /// Slots of devices that are gone round: nothing of them is to be kept.
+    hidden: Vec<Range<u32>>,
 }
 
 impl Contents {
@@ -31,19 +49,17 @@ impl Contents {
             valid: Vec::new(),
             crc: Vec::new(),
             changes: remembers.then(Changes::default),
+            hidden: Vec::new(),
         }
     }
 
     /// Makes the slots `..total` exist; those added hold nothing.
     pub(crate) fn grow(&mut self, total: u32) {
         let blocks = (total as usize) << self.shape.shift();
-        self.valid
-            .reserve_exact(blocks.div_ceil(64).saturating_sub(self.valid.len()));
-        self.valid
-            .resize(blocks.div_ceil(64).max(self.valid.len()), 0);
-        self.crc
-            .reserve_exact(blocks.saturating_sub(self.crc.len()));
-        self.crc.resize(blocks.max(self.crc.len()), 0);
+        if blocks > self.crc.len() {
+            self.valid = grown(&self.valid, vec![0; blocks.div_ceil(64)]);
+            self.crc = grown(&self.crc, vec![0; blocks]);
+        }
     }
 
     /// Bytes of memory held.
@@ -106,9 +122,16 @@ impl Contents {
         }
     }
 
+    /// Where changes of `slot` are noted, if they are to be kept.
+    #[inline]
+    fn noted(&mut self, slot: Slot) -> Option<&mut Changes> {
+        let hidden = self.hidden.iter().any(|slots| slots.contains(&slot.0));
+        self.changes.as_mut().filter(|_| !hidden)
+    }
+
     pub(crate) fn validate(&mut self, slot: Slot, run: Run) {
         self.words(slot, run, |word, mask| *word |= mask);
-        if let Some(changes) = &mut self.changes {
+        if let Some(changes) = self.noted(slot) {
             changes.validated(slot, run);
         }
     }
@@ -120,7 +143,9 @@ impl Contents {
             were += (*word & mask).count_ones();
             *word &= !mask;
         });
-        if let (Some(changes), true) = (&mut self.changes, were > 0) {
+        if were > 0
+            && let Some(changes) = self.noted(slot)
+        {
             changes.touched(slot);
         }
         were
@@ -140,6 +165,20 @@ impl Contents {
         if let Some(changes) = &mut self.changes {
             changes.forget(slots);
         }
+    }
+
+    /// The device of these slots is gone round: what is valid stays so, nothing is to be kept.
+    pub(crate) fn hide(&mut self, slots: &Range<u32>) {
+        if let Some(changes) = &mut self.changes {
+            changes.forget(slots);
+        }
+        self.show(slots);
+        self.hidden.push(slots.clone());
+    }
+
+    /// The device of these slots is used again, or has left.
+    pub(crate) fn show(&mut self, slots: &Range<u32>) {
+        self.hidden.retain(|hidden| hidden != slots);
     }
 
     /// Takes what the device of `slots` does not know yet.

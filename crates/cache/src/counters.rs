@@ -76,8 +76,9 @@ counters! {
     DevicesAdded, "devices_added", "Pool devices added.";
     DevicesRemoved, "devices_removed", "Pool devices removed by request.";
     DevicesEjected, "devices_ejected", "Pool devices ejected for faults.";
-    LinesRestored, "lines_restored", "Lines taken over from an earlier run.";
-    LinesSuspect, "lines_in_doubt", "Lines of an earlier run dropped, since a write may have overtaken them.";
+    DevicesReturned, "devices_returned", "Pool devices taken back that were ejected for being late.";
+    LinesRestored, "lines_restored", "Lines taken over from an earlier run, or with a pool device that is back.";
+    LinesSuspect, "lines_in_doubt", "Lines of an earlier run, or of a pool device that is back, dropped, since a write may have overtaken them.";
     BitmapCommits, "mark_commits", "Writes of the write-intent bitmap to the pool, each for all writes that waited.";
     MapCommits, "map_commits", "Writes of changes of the map to a pool device.";
     LogWraps, "log_wraps", "Times that the log of a pool device came round to its start.";

@@ -78,6 +78,11 @@ impl<P: Device> Member<P> {
         self.start + Sectors(blocks * BLOCK_SECTORS)
     }
 
+    /// Whether its lines are known, so that they may rest and be used again.
+    pub(crate) fn may_return(&self) -> bool {
+        self.store.as_ref().is_some_and(|store| store.warm.get())
+    }
+
     fn report(&self) -> DeviceReport {
         let lines = self.slots.end - self.slots.start;
         DeviceReport {
@@ -165,6 +170,10 @@ impl<P: Device> Devices<P> {
     #[inline]
     pub(crate) fn of(&self, slot: Slot) -> Option<&Rc<Member<P>>> {
         self.members.iter().find(|m| m.slots.contains(&slot.0))
+    }
+
+    pub(crate) fn get(&self, id: DeviceId) -> Option<Rc<Member<P>>> {
+        self.members.iter().find(|member| member.id == id).cloned()
     }
 
     /// The devices that serve and keep what they hold.

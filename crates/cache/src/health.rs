@@ -86,6 +86,12 @@ impl Health {
         self.faults_ever.get()
     }
 
+    /// The device is taken back: its faults so far do not count.
+    pub(crate) fn forget(&self) {
+        self.faults.set(0);
+        self.operations.set(0);
+    }
+
     /// Records a fault; true if the device is to be ejected.
     pub(crate) fn fault(&self, fault: Fault, now: Nanos) -> bool {
         if now.since(self.window_start.get()) > WINDOW {

@@ -47,6 +47,7 @@ mod origin;
 mod pool_device;
 mod pool_write;
 mod read;
+mod resting;
 mod sequential;
 mod state;
 mod volume;
@@ -56,6 +57,7 @@ mod writes;
 
 pub use cache::Cache;
 pub use config::{Config, LINE_BYTES_MAX, LINE_BYTES_MIN};
+pub use contents::memory_per_line;
 pub use counters::{Counter, Snapshot};
 pub use devices::{DeviceId, DeviceReport, DeviceState};
 pub use durable::{Durability, Found, OpenReport, Opened, origin_record_on};

@@ -10,10 +10,11 @@ use crate::devices::{DeviceState, Devices, Member};
 use crate::durable::Durable;
 use crate::health::Fault;
 use crate::history::{Decision, History};
-use crate::lines::{BLOCK_BYTES, Part, Run, Shape};
+use crate::lines::{BLOCK_BYTES, Part, Run, Shape, split_key};
+use crate::resting::Resting;
 use block::{Device, Nanos};
 use policy::{Instruction, Key, Pins, Policy, Reason, Request, Slot};
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 
 /// Where a line is.
@@ -39,6 +40,8 @@ pub(crate) struct State<P> {
     pub(crate) contents: Contents,
     pub(crate) busy: Busy,
     pub(crate) devices: Devices<P>,
+    /// Lines of devices that are gone round.
+    pub(crate) resting: Resting,
     pub(crate) budget: Rc<Budget>,
     pub(crate) history: History,
     /// Of the cache, as against those of each volume.
@@ -104,7 +107,10 @@ impl<P: Device> State<P> {
     /// A client is about to change `blocks` of a volume: nothing of them is
     /// valid any more, nor will pool writes in flight make it so.
     pub(crate) fn invalidate(&mut self, volume: u32, blocks: Range<u64>, counters: &Counters) {
-        let mut dropped = 0;
+        let shape = self.shape;
+        let lines = blocks.start >> shape.shift()..=blocks.end.saturating_sub(1) >> shape.shift();
+        let part = |key| shape.part_of(volume, &blocks, key);
+        let mut dropped = self.invalidate_resting(volume, lines, part);
         let resident = u64::from(self.policy.slots().used());
         if self.shape.lines(&blocks) <= resident {
             for Part { key, run } in self.shape.parts(volume, blocks) {
@@ -140,10 +146,37 @@ impl<P: Device> State<P> {
         counters.add(Counter::BlocksInvalidated, u64::from(dropped));
     }
 
+    /// Of the resting lines of `volume` the run that `part` says is not valid any more; how many
+    /// blocks were.
+    fn invalidate_resting(
+        &mut self,
+        volume: u32,
+        lines: RangeInclusive<u64>,
+        part: impl Fn(Key) -> Option<Run>,
+    ) -> u32 {
+        let mut dropped = 0;
+        let keys = self.shape.key(volume, *lines.start())..=self.shape.key(volume, *lines.end());
+        for (key, slot) in self.resting.within(keys) {
+            if let Some(run) = part(key) {
+                self.busy.poison(slot, run);
+                dropped += self.contents.invalidate(slot, run);
+            }
+        }
+        dropped
+    }
+
     /// The origin may hold other bytes than was thought in the lines of `volume` that
     /// are `suspect`: nothing of them is valid any more, nor will pool writes in flight
     /// make it so.
     pub(crate) fn distrust(&mut self, volume: u32, suspect: impl Fn(u64) -> bool) {
+        let whole = Run {
+            first: 0,
+            count: self.shape.blocks(),
+        };
+        let all = 0..=split_key(Key(u64::MAX)).1;
+        self.invalidate_resting(volume, all, |key| {
+            suspect(split_key(key).1).then_some(whole)
+        });
         let Self {
             shape,
             policy,
@@ -152,10 +185,6 @@ impl<P: Device> State<P> {
             history,
             ..
         } = self;
-        let whole = Run {
-            first: 0,
-            count: shape.blocks(),
-        };
         policy.for_each(&mut |key, slot| {
             let (of, line) = shape.owner(key);
             if of == volume && suspect(line) {
@@ -208,15 +237,25 @@ impl<P: Device> State<P> {
         }
     }
 
-    /// Takes the slots of a device out of use.
+    /// Takes the slots of a device out of use. The lines of one that is late rest.
     pub(crate) fn retire(&mut self, member: &Member<P>, state: DeviceState) {
-        if member.state.replace(state) == DeviceState::Online {
+        let rests = state == DeviceState::Ejected(Fault::Late) && member.may_return();
+        let served = member.state.replace(state) == DeviceState::Online;
+        if served && rests {
+            self.resting.begin(member.id, &member.slots, &*self.policy);
+            self.contents.hide(&member.slots);
+        }
+        if served {
             self.policy.retire(member.slots.clone());
-            self.contents.lose(&member.slots);
             self.busy.poison_slots(&member.slots);
             if let (Some(durable), Some(_)) = (&self.durable, &member.store) {
                 durable.member_left();
             }
+        }
+        if !rests {
+            self.resting.end(member.id);
+            self.contents.show(&member.slots);
+            self.contents.lose(&member.slots);
         }
     }
 

@@ -14,7 +14,7 @@ pub use agreement::agreement;
 use agreement::agreement_of;
 pub use arrays::{domain, shares, survives};
 pub use doors::doors_of_volumes;
-pub use machine::{devices, openable, sockets};
+pub use machine::{devices, memory, openable, sockets};
 pub use roles::{Role, roles};
 
 use crate::config::{Config, Device};
@@ -33,6 +33,7 @@ pub fn check(
 ) -> Result<Config, Vec<Problem>> {
     judge(files, drives, |config, problems| {
         devices(config, problems);
+        memory(config, problems);
         sockets(config, is_listened, problems);
     })
 }
@@ -44,6 +45,7 @@ pub fn check_to_serve(
     is_listened: impl Fn(&Path) -> bool,
 ) -> Result<Config, Vec<Problem>> {
     judge(files, drives, |config, problems| {
+        memory(config, problems);
         sockets(config, is_listened, problems);
     })
 }

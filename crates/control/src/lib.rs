@@ -24,6 +24,7 @@ pub mod explained;
 pub mod files;
 pub mod job;
 mod lines;
+pub mod memory;
 pub mod observed;
 mod parameter;
 pub mod place;

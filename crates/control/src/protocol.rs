@@ -169,6 +169,13 @@ pub enum Request {
         /// Whether it stops.
         paused: bool,
     },
+    /// Takes an ejected or absent device back into its pool.
+    ReadmitDevice {
+        /// The pool.
+        pool: String,
+        /// The device.
+        device: String,
+    },
     /// Takes a device out of a pool.
     RemoveDevice {
         /// The pool.

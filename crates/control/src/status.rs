@@ -83,6 +83,9 @@ pub struct Volume {
     pub mode: String,
     /// Its changes are held back; see `docs/commands/volume.md`.
     pub quiesced: bool,
+    /// Why its origin fails, if it does.
+    #[serde(default)]
+    pub trouble: Option<String>,
     /// Its size.
     pub size_bytes: u64,
     /// Of the 4 KiB blocks looked up in the pool during the span, those found.

@@ -11,7 +11,7 @@
 
 use crate::access::{Access, Verb};
 use crate::watch::{Ending, Watch, Watched};
-use block::{Nanos, Timer};
+use block::{IoError, Nanos, Timer};
 use hdrhistogram::Histogram;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -24,13 +24,17 @@ const DIGITS: u8 = 2;
 pub type Metered<D> = Watched<D, Meter>;
 
 /// The observer of [`Metered`].
-pub struct Meter(RefCell<Snapshot>);
+pub struct Meter(RefCell<Snapshot>, RefCell<Option<String>>);
 
 impl<D> Metered<D> {
     /// Counts the requests on `inner`.
     pub fn meter(inner: D, timer: Timer) -> Metered<D> {
         let snapshot = Snapshot::new(timer.now());
-        Watched::new(inner, Meter(RefCell::new(snapshot)), timer)
+        Watched::new(
+            inner,
+            Meter(RefCell::new(snapshot), RefCell::default()),
+            timer,
+        )
     }
 }
 
@@ -41,9 +45,27 @@ impl Meter {
         snapshot.pass(now);
         snapshot.clone()
     }
+
+    /// Requests that have succeeded, and that have failed.
+    pub fn ended(&self) -> (u64, u64) {
+        let snapshot = self.0.borrow();
+        let tallies = snapshot.tallies.iter();
+        tallies.fold((0, 0), |(done, failed), tally| {
+            (done + tally.requests, failed + tally.errors)
+        })
+    }
+
+    /// The error of the last request that failed.
+    pub fn last_error(&self) -> Option<String> {
+        self.1.borrow().clone()
+    }
 }
 
 impl Watch for Meter {
+    fn failed(&self, error: &IoError) {
+        *self.1.borrow_mut() = Some(error.to_string());
+    }
+
     fn begin(&self, now: Nanos, _: &Access) {
         let mut snapshot = self.0.borrow_mut();
         snapshot.pass(now);

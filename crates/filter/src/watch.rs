@@ -5,7 +5,7 @@
 
 use crate::access::{Access, Verb};
 use block::{
-    Buf, Content, Device, Extent, Fua, Geometry, IoResult, Kind, Lba, Nanos, Shared, Timer,
+    Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos, Shared, Timer,
 };
 
 /// How a request ended.
@@ -25,6 +25,8 @@ pub trait Watch: 'static {
     fn begin(&self, now: Nanos, access: &Access);
     /// It has ended; `began` is the `now` of its `begin`.
     fn end(&self, now: Nanos, access: &Access, began: Nanos, ending: Ending);
+    /// It is about to end with this error.
+    fn failed(&self, _: &IoError) {}
 }
 
 /// The device `D`, watched by `W`.
@@ -76,7 +78,10 @@ impl<W: Watch> Span<'_, W> {
     fn end(mut self, result: &IoResult) {
         self.ending = match result {
             Ok(()) => Ending::Done,
-            Err(error) => Ending::Failed(error.kind()),
+            Err(error) => {
+                self.watch.failed(error);
+                Ending::Failed(error.kind())
+            }
         };
     }
 }

@@ -253,6 +253,10 @@ impl Platform for UringPlatform {
         machine::uuid()
     }
 
+    fn room(&self, promised: u64) -> Option<control::memory::Room> {
+        control::memory::room(promised)
+    }
+
     fn process(&self) -> Process {
         Process {
             pid: std::process::id(),

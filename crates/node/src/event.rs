@@ -32,6 +32,20 @@ pub enum Event {
         device: Arc<str>,
         fault: Fault,
     },
+    PoolDeviceReturned {
+        pool: Name,
+        device: Arc<str>,
+        lines: u64,
+    },
+    OriginFails {
+        volume: Name,
+        origin: Name,
+        why: String,
+    },
+    OriginWell {
+        volume: Name,
+        origin: Name,
+    },
     PoolNotClosed {
         pool: Name,
         limit: Nanos,
@@ -161,11 +175,41 @@ impl fmt::Display for Event {
             Event::PoolDeviceEjected {
                 pool,
                 device,
+                fault: Fault::Late,
+            } => write!(
+                f,
+                "{device} of pool {pool} is too slow and is gone round: its hits are lost, no data is; \
+                 it is taken back with its lines once it answers in time, or by `hotset pool readmit`"
+            ),
+            Event::PoolDeviceReturned {
+                pool,
+                device,
+                lines,
+            } => write!(
+                f,
+                "{device} answers in time again, and pool {pool} has it back with {lines} lines"
+            ),
+            Event::OriginFails {
+                volume,
+                origin,
+                why,
+            } => write!(
+                f,
+                "{origin}, the origin of volume {volume}, fails: {why}; see to it, or to what it is \
+                 reached by"
+            ),
+            Event::OriginWell { volume, origin } => write!(
+                f,
+                "{origin}, the origin of volume {volume}, answers without errors again"
+            ),
+            Event::PoolDeviceEjected {
+                pool,
+                device,
                 fault,
             } => write!(
                 f,
                 "{device} was ejected from pool {pool} ({}): its hits are lost, no data is; check \
-                 it, then remove it from the pool and add it again",
+                 it, then `hotset pool readmit`",
                 fault.name()
             ),
             Event::PoolNotClosed { pool, limit } => write!(

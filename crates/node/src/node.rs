@@ -11,6 +11,7 @@ mod change;
 mod controlled;
 mod job;
 mod jobs;
+mod late;
 mod losses;
 mod owing;
 mod pool;
@@ -18,7 +19,9 @@ mod pools;
 mod refusal;
 mod reload;
 mod retry;
+mod returns;
 mod stop;
+mod troubles;
 mod volumes;
 mod waiting;
 mod wear;
@@ -37,15 +40,17 @@ use crate::origins::Origin;
 use crate::place::Role;
 use crate::platform::Platform;
 use crate::sink::Sink;
-use block::{Env, Gate, Nanos};
+use block::{Env, Gate, Nanos, Signal};
 use cache::PoolDevice;
 use control::config::{self, Config, Name};
 use filter::{Latencies, Profiled, Tap, Tapped, Timed};
 use job::{Detaching, Jobs};
+use late::Returns;
 use refusal::{Refusal, refusal};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use troubles::Troubles;
 use waiting::Waiting;
 
 /// How often profiles get the time.
@@ -106,6 +111,12 @@ pub struct Node<P: Platform> {
     changing: Cell<bool>,
     /// Devices are being asked how worn they are.
     asks_wear: Cell<bool>,
+    /// Pool devices that were late.
+    returns: Returns,
+    /// Origins that fail.
+    troubles: Troubles,
+    /// A volume waits, or the node is stopped.
+    waits: Signal,
     stopped: Cell<bool>,
 }
 
@@ -141,6 +152,9 @@ impl<P: Platform> Node<P> {
             detaching: RefCell::default(),
             changing: Cell::new(false),
             asks_wear: Cell::new(false),
+            returns: Returns::default(),
+            troubles: Troubles::default(),
+            waits: Signal::default(),
             stopped: Cell::new(false),
         });
         let pools = node.pools.borrow().clone();
@@ -190,10 +204,26 @@ impl<P: Platform> Node<P> {
             .await
             .map_err(refusal)?;
         let member = PoolDevice::whole(lease.leaf.clone(), lease.controller.clone());
+        if let Err(why) = self.has_memory(&pool, member.extent.len.bytes()) {
+            lease.release().await;
+            return Err(why);
+        }
         let joined = pool.cache.join(member, self.platform.uuid()).await;
         let id = lease.settle(joined).await.map_err(refusal)?;
         pool.devices.borrow_mut().insert(device.name().clone(), id);
         Ok(())
+    }
+
+    /// Whether there is memory for `bytes` more of `pool`, whose tables are copied as they grow.
+    fn has_memory(&self, pool: &Pool<P::Driver>, bytes: u64) -> Result<(), Refusal> {
+        let config = self.devices.config();
+        let mut known = config.pools.iter();
+        let Some(known) = known.find(|known| known.name.value == pool.name) else {
+            return Ok(());
+        };
+        let devices = pool.cache.devices();
+        let before: u64 = devices.iter().map(|device| device.capacity.bytes()).sum();
+        self.devices.have_memory(known, before + bytes)
     }
 
     async fn remove_device(&self, pool: &Name, name: &Name) -> Result<(), Refusal> {

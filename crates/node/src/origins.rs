@@ -33,6 +33,7 @@ impl<D: Driver> Origin<D> {
     /// forgotten, and an event says why.
     pub async fn guard<P: Platform<Driver = D>>(
         platform: &P,
+        say: &dyn Fn(Event),
         cache: &Cache<Leaf<D>>,
         volume: &Name,
         size: Sectors,
@@ -46,7 +47,7 @@ impl<D: Driver> Origin<D> {
         let remembered = cache.remembered();
         let before = remembered.iter().find(|(known, _)| known == name);
         if let Some(before) = before.map(|(_, size)| *size).filter(|b| *b != size) {
-            platform.event(Event::VolumeResized {
+            say(Event::VolumeResized {
                 volume: volume.clone(),
                 before: Bytes(before.bytes()),
                 now: Bytes(size.bytes()),
@@ -55,7 +56,7 @@ impl<D: Driver> Origin<D> {
         } else if before.is_some()
             && let Some(why) = suspicion(cache, name, &opened.leaf, &env, &identity).await
         {
-            platform.event(Event::OriginSuspect {
+            say(Event::OriginSuspect {
                 volume: volume.clone(),
                 origin: place.clone(),
                 why,

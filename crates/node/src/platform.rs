@@ -9,6 +9,7 @@ use crate::event::Event;
 use block::{BoxDevice, Driver, IoResult, Nanos};
 use control::address::NbdUri;
 use control::config::{self, Config, Name};
+use control::memory::Room;
 use control::place::Place;
 use control::protocol::Request;
 use control::status::Wear;
@@ -86,6 +87,11 @@ pub trait Platform: Clone + 'static {
 
     /// A name that nobody has had.
     fn uuid(&self) -> u128;
+
+    /// What memory can be had beside what was `promised` already; `None` if nobody says.
+    fn room(&self, _promised: u64) -> Option<Room> {
+        None
+    }
 
     /// What it has cost so far.
     fn process(&self) -> Process;

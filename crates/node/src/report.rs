@@ -72,7 +72,10 @@ impl<P: Platform> Node<P> {
             let hits = both.0.saturating_sub(earlier.0);
             let all = hits + both.1.saturating_sub(earlier.1);
             let percent = (all > 0).then(|| 100.0 * hits as f64 / all as f64);
-            volumes.push(volume(name, served, percent));
+            volumes.push(Volume {
+                trouble: self.trouble_of(name),
+                ..volume(name, served, percent)
+            });
             lookups.insert(name.clone(), both);
         }
         session.lookups = lookups;
@@ -151,6 +154,7 @@ fn volume<P: Platform>(name: &Name, served: &Served<P>, hit_percent: Option<f64>
         pool: served.pool.to_string(),
         mode: served.volume.inner().mode().name().to_owned(),
         quiesced: served.volume.inner().cached().is_quiesced(),
+        trouble: None,
         size_bytes: served.volume.geometry().sectors.bytes(),
         hit_percent,
         write_back: served.volume.inner().log_status().map(write_back),

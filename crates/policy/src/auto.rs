@@ -10,7 +10,7 @@
 //! rule hands nothing over and costs nothing.
 //!
 //! Invariants:
-//!     lines[s].line is vacant ⟺ slot s holds no line
+//!     lines[s].line is vacant, or there is none ⟺ slot s holds no line
 //!     the index holds exactly the resident keys
 
 mod class;
@@ -77,6 +77,7 @@ impl Held {
 #[derive(Clone, Debug)]
 pub struct Auto<I> {
     index: I,
+    /// Of the slots up to the last that was ever used: the others' memory is not touched.
     lines: Vec<Held>,
     slots: Slots,
     ghosts: Ghosts,
@@ -106,7 +107,7 @@ impl<I: Index> Auto<I> {
     pub fn new(universe: I::Universe, slots: u32, chance_min: f32) -> Auto<I> {
         Auto {
             index: I::new(universe, slots),
-            lines: vec![Held::NOTHING; slots as usize],
+            lines: Vec::with_capacity(slots as usize),
             slots: Slots::new(slots),
             ghosts: Ghosts::new(slots.saturating_mul(GHOSTS_PER_SLOT)),
             hazards: Hazards::new(),
@@ -162,7 +163,8 @@ impl<I: Index> Auto<I> {
     /// What every access does, a hit of the line in `resident` or a miss.
     fn observe(&mut self, key: Key, request: &Request, resident: Option<u32>) {
         self.accesses += 1;
-        if self.sampled(key) {
+        // Without slots there is nothing to decide, and nothing to learn of a rule.
+        if self.slots.live() > 0 && self.sampled(key) {
             self.learn(key, request, resident);
         }
         if self.accesses == self.step_at {
@@ -244,7 +246,11 @@ impl<I: Index> Auto<I> {
     }
 
     fn occupy(&mut self, slot: Slot, key: Key, line: Line) {
-        self.lines[slot.0 as usize] = Held { key, line };
+        let at = slot.0 as usize;
+        if at >= self.lines.len() {
+            self.lines.resize(at + 1, Held::NOTHING);
+        }
+        self.lines[at] = Held { key, line };
         self.index.insert(key, slot.0);
     }
 
@@ -381,7 +387,7 @@ impl<I: Index> Replacement for Auto<I> {
             return;
         }
         self.slots.grow(total);
-        self.lines.resize(total as usize, Held::NOTHING);
+        self.lines.reserve_exact(total as usize - self.lines.len());
         let lines = &self.lines;
         self.index.grow(total, |slot| lines[slot as usize].key);
         self.resized();
@@ -389,7 +395,8 @@ impl<I: Index> Replacement for Auto<I> {
 
     fn retire(&mut self, slots: Range<u32>) {
         for slot in slots.start..slots.end.min(self.slots.total()) {
-            if !self.lines[slot as usize].is_vacant() {
+            let held = self.lines.get(slot as usize);
+            if held.is_some_and(|held| !held.is_vacant()) {
                 self.vacate(slot);
                 self.slots.release(Slot(slot));
             }

@@ -67,6 +67,19 @@ policies! {
     "auto-tenure", "the rule of tenure of auto, always" => |u, s| Auto::<I>::fixed(u, s, Expert::Tenure);
 }
 
+/// Bytes of memory that the policy called `name` takes for each slot at most, with what it
+/// remembers of lines that are not resident.
+pub fn memory_per_slot(name: &str) -> u64 {
+    match name {
+        // The line, the index and eight ghosts.
+        "auto" | "auto-endurance" => 16 + 8 + 32,
+        // A node and the index.
+        "lru" | "clock" | "sieve" => 24 + 8,
+        // The same, and up to two ghosts.
+        _ => 3 * (24 + 8),
+    }
+}
+
 struct IntoBox;
 
 impl Visit for IntoBox {

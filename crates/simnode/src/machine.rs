@@ -10,6 +10,7 @@ use block::{
 };
 use control::address::NbdUri;
 use control::config::{self, Config, Name};
+use control::memory::Room;
 use layout::{
     BLOCK_BYTES, LOG_WITNESS_BYTES, LogSuperblock, SUPERBLOCK_BLOCKS, Superblock, newest,
 };
@@ -64,6 +65,8 @@ pub struct Machine {
     events: RefCell<Vec<Event>>,
     /// What the file of the configuration says.
     file: RefCell<Config>,
+    /// What memory can be had, if that is limited.
+    memory: Cell<Option<u64>>,
 }
 
 impl Machine {
@@ -116,6 +119,7 @@ impl Machine {
             names: RefCell::new(Rng::fork(world.seed(), NAMES)),
             events: RefCell::default(),
             file: RefCell::new(config.clone()),
+            memory: Cell::new(None),
         }))
     }
 
@@ -173,7 +177,12 @@ impl Machine {
         self.control.forget(self.place(path).target());
     }
 
-    /// The processes of the machine stand still for `span`, while the clock runs on.
+    /// So much memory can be had.
+    pub fn limit_memory(&self, bytes: u64) {
+        self.memory.set(Some(bytes));
+    }
+
+    /// The processes of the machine are paused for `span`, while the clock runs on.
     pub fn pause(&self, span: Nanos) {
         self.control.pause(span);
     }
@@ -386,6 +395,13 @@ impl Platform for SimPlatform {
     fn uuid(&self) -> u128 {
         let mut names = self.machine.names.borrow_mut();
         u128::from(names.bits()) << 64 | u128::from(names.bits())
+    }
+
+    fn room(&self, _: u64) -> Option<Room> {
+        self.machine.memory.get().map(|bytes| Room {
+            bytes,
+            limit: "the machine",
+        })
     }
 
     fn process(&self) -> Process {

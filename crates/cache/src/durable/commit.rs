@@ -92,8 +92,10 @@ pub(super) async fn commit<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>,
         if !store.warm.get() {
             continue;
         }
-        if store.log_used() > store.plan.log.blocks / 2 {
-            checkpoint(core, durable, member).await;
+        let due = store.checkpoint_due.take();
+        if due || store.log_used() > store.plan.log.blocks / 2 {
+            let done = checkpoint(core, durable, member).await;
+            store.checkpoint_due.set(due && !done);
         }
         complete &= write_log(core, durable, member).await;
     }

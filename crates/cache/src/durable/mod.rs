@@ -27,6 +27,7 @@ mod hints;
 mod io;
 mod membership;
 mod open;
+mod readmit;
 mod store;
 mod superblocks;
 mod table;
@@ -189,9 +190,14 @@ impl Durable {
     /// Whether an entry of the map with this key may be trusted now.
     pub(crate) fn is_trusted(&self, key: policy::Key, line_shift: u32) -> bool {
         let (volume, line) = crate::lines::split_key(key);
+        self.knows(key) && !self.is_suspect(volume, line << line_shift)
+    }
+
+    /// Whether the volume of the line `key` has lines still.
+    fn knows(&self, key: policy::Key) -> bool {
+        let (volume, _) = crate::lines::split_key(key);
         let known = |v: &Volume| v.id == volume;
         self.superblock.now().volumes.iter().any(known)
-            && !self.is_suspect(volume, line << line_shift)
     }
 
     /// Whether a line of `volume` that holds `block` may differ from the origin.

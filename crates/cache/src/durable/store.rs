@@ -32,6 +32,8 @@ pub(crate) struct Store {
     pub(crate) warm: Cell<bool>,
     /// The line of each slot, until it is in use; 0 for none.
     pub(crate) keys: RefCell<Vec<u64>>,
+    /// Its map is to be written as a whole: lines are in use that its log does not say.
+    pub(crate) checkpoint_due: Cell<bool>,
     /// Memory for the bitmap, so that a client's write never waits for any.
     pub(crate) bitmap_buffer: RefCell<Option<Buf>>,
 }
@@ -110,6 +112,7 @@ impl NewStore {
             found: None,
             warm: Cell::new(true),
             keys: RefCell::default(),
+            checkpoint_due: Cell::new(false),
             bitmap_buffer: RefCell::new(env.pool.try_get(2 * BLOCK_BYTES)),
         };
         Ok(match self {

@@ -25,7 +25,7 @@ use std::rc::Rc;
 /// Blocks of map or log that are read at once.
 const CHUNK_BLOCKS: u64 = 64;
 /// Slots that are put into use at once.
-const BATCH: usize = 4096;
+pub(super) const BATCH: usize = 4096;
 
 /// Why a member's map was not trusted.
 enum Unusable {
@@ -118,7 +118,7 @@ fn still_here<P: Device>(member: &Member<P>) -> Result<(), Unusable> {
 
 /// Has slots of `member` logged before any bit is cleared: what could not be read of map or
 /// log now may be readable at the next start, and would be trusted then.
-fn mark_dirty<P: Device>(core: &Core<P>, member: &Member<P>, slots: Range<usize>) {
+pub(super) fn mark_dirty<P: Device>(core: &Core<P>, member: &Member<P>, slots: Range<usize>) {
     let contents = &mut core.state.borrow_mut().contents;
     for local in slots {
         contents.mark_dirty(Slot(member.slots.start + local as u32));
@@ -270,7 +270,8 @@ async fn adopt<P: Device>(core: &Rc<Core<P>>, durable: &Durable) {
             state.policy.revive(&slots.collect::<Vec<_>>());
             for line in lines {
                 let key = Key(maps[line.at][line.slot as usize]);
-                adopt_line(core, durable, state, Slot(place(line)), key, line.heat);
+                let trusted = durable.is_trusted(key, core.shape.shift());
+                adopt_line(core, state, Slot(place(line)), key, line.heat, trusted);
             }
         }
         // Clients come between two batches.
@@ -278,25 +279,27 @@ async fn adopt<P: Device>(core: &Rc<Core<P>>, durable: &Durable) {
     }
 }
 
-/// Gives a slot that was put into use its line, if that is trusted.
-fn adopt_line<P: Device>(
+/// Gives a slot that was put into use its line, if that is trusted; whether it has one.
+pub(super) fn adopt_line<P: Device>(
     core: &Core<P>,
-    durable: &Durable,
     state: &mut State<P>,
     slot: Slot,
     key: Key,
     heat: Heat,
-) {
+    trusted: bool,
+) -> bool {
     if key == Key(0) || state.contents.is_empty(slot) {
         state.contents.wipe(slot);
-    } else if durable.is_trusted(key, core.shape.shift())
-        && state
-            .policy
-            .adopt(key, slot, heat, state.contents.held(slot))
-    {
-        core.counters.count(Counter::LinesRestored);
-    } else {
-        core.counters.count(Counter::LinesSuspect);
+        return false;
+    }
+    let held = state.contents.held(slot);
+    let adopted = trusted && state.policy.adopt(key, slot, heat, held);
+    core.counters.count(match adopted {
+        true => Counter::LinesRestored,
+        false => Counter::LinesSuspect,
+    });
+    if !adopted {
         state.contents.clear(slot.0..slot.0 + 1);
     }
+    adopted
 }

@@ -13,6 +13,7 @@ mod lost_writes;
 mod memory;
 mod place;
 mod properties;
+mod readmitted;
 mod reopened;
 mod standstill;
 mod untrusted;

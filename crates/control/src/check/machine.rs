@@ -1,7 +1,8 @@
 //! Whether this machine has what a configuration names.
 
 use super::arrays;
-use crate::config::{At, Config, Device};
+use crate::config::{At, Config, Device, Name};
+use crate::memory;
 use crate::problem::Problem;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Seek, SeekFrom};
@@ -39,6 +40,17 @@ pub fn devices(config: &Config, problems: &mut Vec<Problem>) {
             }
         }
     }
+}
+
+/// Appends what this machine has not memory for, as far as devices are files that can be opened.
+pub fn memory(config: &Config, problems: &mut Vec<Problem>) {
+    let size = |name: &Name| {
+        let mut devices = config.devices.iter();
+        let device = devices.find(|device| device.name.value == *name)?;
+        openable(device).ok()
+    };
+    let needs = memory::needs(config, size);
+    problems.extend(memory::shortage(&needs, memory::room(0)));
 }
 
 /// Appends what is in the way of listening; `is_listened` says whether a process listens

@@ -90,6 +90,15 @@ pub enum Pool {
         #[command(flatten)]
         options: super::recover::Options,
     },
+    /// Take a device back that was ejected or absent: with its lines if it was only too slow
+    Readmit {
+        #[command(flatten)]
+        control: Control,
+        /// The pool
+        pool: String,
+        /// The device's name
+        device: String,
+    },
     /// Take a device out of a pool
     RemoveDevice {
         #[command(flatten)]
@@ -167,6 +176,11 @@ pub fn run(command: Pool) -> Result<(), Failure> {
             };
             (change, Request::AddDevice { pool, device })
         }
+        Pool::Readmit {
+            control,
+            pool,
+            device,
+        } => (control.once(), Request::ReadmitDevice { pool, device }),
         Pool::RemoveDevice {
             change,
             pool,

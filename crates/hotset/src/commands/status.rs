@@ -52,6 +52,14 @@ fn table(status: &Status) -> String {
         nbd.listeners.join(", "),
     );
     text += &volumes(status).to_string();
+    for volume in &status.volumes {
+        if let Some(why) = &volume.trouble {
+            text += &format!(
+                "{}: its origin {} fails: {why}\n",
+                volume.name, volume.origin
+            );
+        }
+    }
     for volume in &status.waiting {
         text += &format!("{} is not served yet: {}\n", volume.name, volume.why);
     }

@@ -4,8 +4,9 @@ use super::running::Running;
 use crate::leaf::Leaf;
 use crate::place::Opened;
 use crate::platform::Platform;
-use block::{Deadline, Env, Nanos};
+use block::{Deadline, Device as _, Env, Nanos};
 use control::config::{self, Config, Name};
+use control::memory;
 use control::plan::Change;
 use origin::Identity;
 use std::cell::{Cell, RefCell};
@@ -81,6 +82,23 @@ impl<P: Platform> Devices<P> {
     /// The configuration that they are of, as it is now.
     pub(crate) fn config(&self) -> Rc<Config> {
         self.config.borrow().clone()
+    }
+
+    /// Whether there is memory for the tables of `pool` on devices of so many `bytes`, beside what
+    /// those need that are open. `Err` says what needs less.
+    pub(crate) fn have_memory(&self, pool: &config::Pool, bytes: u64) -> Result<(), String> {
+        let (config, open) = (self.config(), self.open.borrow());
+        let size = |name: &Name| {
+            let opened = open.get(name)?;
+            Some(opened.leaf.geometry().sectors.bytes())
+        };
+        let promised = memory::needs(&config, size);
+        let promised = promised.iter().map(|need| need.bytes).sum();
+        let needs = [memory::tables(pool, bytes)];
+        match memory::shortage(&needs, self.platform.room(promised)) {
+            None => Ok(()),
+            Some(problem) => Err(format!("{}; {}", problem.what, problem.remedy)),
+        }
     }
 
     /// They are of `config` from now on, which says what they have become.

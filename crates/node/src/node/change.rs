@@ -213,6 +213,10 @@ impl<P: Platform> Node<P> {
                 let device = Name::new(&device)?;
                 self.apply(&Change::TakePoolDevice { pool, device }).await
             }
+            Request::ReadmitDevice { pool, device } => {
+                let (pool, device) = (Name::new(&pool)?, Name::new(&device)?);
+                self.readmit(&pool, &device).await
+            }
             Request::FailMember { array, member } => {
                 self.devices.fail_member(&array, &member).await
             }

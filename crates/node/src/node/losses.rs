@@ -1,6 +1,7 @@
-//! Says when pools and logs lose devices, and when an origin has grown.
+//! Says when pools and logs lose devices, and when an origin fails or has grown.
 
 use super::Node;
+use super::troubles::Said;
 use crate::event::Event;
 use crate::place::Role;
 use crate::platform::Platform;
@@ -23,6 +24,8 @@ impl<P: Platform> Node<P> {
         let mut stuck = HashSet::new();
         while !node.stopped.get() {
             timer.sleep(PERIOD).await;
+            node.report_origins();
+            node.try_returns();
             let before = std::mem::take(&mut ejected);
             for (pool_name, pool) in node.pools.borrow().iter() {
                 for report in pool.cache.devices() {
@@ -80,5 +83,31 @@ impl<P: Platform> Node<P> {
                 }
             }
         }
+    }
+
+    /// Says which origins fail since it last looked, and which are well again.
+    fn report_origins(&self) {
+        let now = self.env().timer.now();
+        let (volumes, open) = (self.volumes.borrow(), self.devices.open.borrow());
+        let origins = volumes.iter().filter_map(|(name, served)| {
+            let meter = open.get(&served.origin)?.leaf.meter();
+            Some((name.clone(), meter.ended(), meter.last_error()))
+        });
+        for (volume, said) in self.troubles.look(now, origins.collect()) {
+            let origin = volumes[&volume].origin.clone();
+            self.platform.event(match said {
+                Said::Fails(why) => Event::OriginFails {
+                    volume,
+                    origin,
+                    why,
+                },
+                Said::Well => Event::OriginWell { volume, origin },
+            });
+        }
+    }
+
+    /// Why the origin of `volume` fails, if it does.
+    pub(crate) fn trouble_of(&self, volume: &Name) -> Option<String> {
+        self.troubles.of(volume)
     }
 }

@@ -85,6 +85,11 @@ impl<D: Driver> Pool<D> {
             ));
             leases.push(lease);
         }
+        let bytes = members.iter().map(|member| member.extent.len.bytes());
+        if let Err(why) = all.have_memory(pool, bytes.sum()) {
+            release(leases).await;
+            return Err(why);
+        }
         let engine = pool.engine();
         let line_bytes = engine.line_bytes;
         let policy = policy::registry::build(pool.policy.value.0, 0, platform.uuid() as u64);

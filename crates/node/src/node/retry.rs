@@ -12,6 +12,7 @@ use crate::platform::Platform;
 use block::Nanos;
 use control::config::{self, Name, VolumeMode};
 use control::status;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// The first pause before a volume is tried again, which doubles up to the last.
@@ -33,10 +34,12 @@ impl<P: Platform> Node<P> {
                 next: timer.now(),
                 pause: PAUSE,
                 trying: false,
+                said: BTreeSet::new(),
             };
             let name = volume.name.value.clone();
             self.waiting.borrow_mut().insert(name, waiting);
         }
+        self.waits.notify();
         self.try_waiting();
         self.attempts_ended(START_MAX).await;
     }
@@ -44,7 +47,12 @@ impl<P: Platform> Node<P> {
     /// Tries waiting volumes again when it is their time.
     pub(super) async fn serve_waiting(node: Rc<Self>) {
         let timer = node.env().timer;
-        while !node.stopped.get() {
+        loop {
+            let waits = || node.stopped.get() || !node.waiting.borrow().is_empty();
+            node.waits.until(waits).await;
+            if node.stopped.get() {
+                return;
+            }
             timer.sleep(TICK).await;
             node.try_waiting();
         }
@@ -65,6 +73,18 @@ impl<P: Platform> Node<P> {
                 let tried = node.try_volume(&volume).await;
                 node.has_tried(&name, tried);
             });
+        }
+    }
+
+    /// Reports what an attempt at `volume` has found: while it waits, each thing once.
+    pub(super) fn say(&self, volume: &Name, event: Event) {
+        let mut waiting = self.waiting.borrow_mut();
+        let line = event.to_string();
+        let new = waiting
+            .get_mut(volume)
+            .is_none_or(|waiting| waiting.said.insert(line));
+        if new {
+            self.platform.event(event);
         }
     }
 

@@ -23,6 +23,7 @@ impl<P: Platform> Node<P> {
     /// Stops accepting, finishes what is in flight, makes it durable.
     pub async fn stop(&self) -> Result<(), Refusal> {
         self.stopped.set(true);
+        self.waits.notify();
         self.change_ended().await;
         self.end_waiting().await;
         let volumes = self.volumes.borrow().clone();

@@ -118,7 +118,8 @@ impl<P: Platform> Node<P> {
             }
         };
         let record = pool.cache.origin_record(name.as_str());
-        let guarded = Origin::guard(&self.platform, &pool.cache, name, size, opened).await;
+        let say = |event| self.say(name, event);
+        let guarded = Origin::guard(&self.platform, &say, &pool.cache, name, size, opened).await;
         let guarded = guarded.map_err(refusal)?;
         let below = BoxDevice::new(guarded.device());
         let cached = pool.cache.add_volume(config, below).map_err(refusal)?;

@@ -2,6 +2,7 @@
 
 use block::Nanos;
 use control::config;
+use std::collections::BTreeSet;
 
 /// A volume that waits.
 pub struct Waiting {
@@ -12,4 +13,6 @@ pub struct Waiting {
     pub(super) pause: Nanos,
     /// An attempt is under way.
     pub(super) trying: bool,
+    /// What attempts have reported.
+    pub(super) said: BTreeSet<String>,
 }

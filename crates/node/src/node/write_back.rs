@@ -131,18 +131,21 @@ impl<P: Platform> Node<P> {
         for (device, why) in &found.absent {
             let journal = journal_of(volume);
             let (volume, device, why) = (name.clone(), device.clone(), why.clone());
-            platform.event(match journal {
-                Some(journal) if journal.as_str() == device => Event::JournalAbsent {
-                    volume,
-                    device,
-                    why,
+            self.say(
+                name,
+                match journal {
+                    Some(journal) if journal.as_str() == device => Event::JournalAbsent {
+                        volume,
+                        device,
+                        why,
+                    },
+                    _ => Event::LogDeviceAbsent {
+                        volume,
+                        device,
+                        why,
+                    },
                 },
-                _ => Event::LogDeviceAbsent {
-                    volume,
-                    device,
-                    why,
-                },
-            });
+            );
         }
         Ok(FoundLog {
             found,

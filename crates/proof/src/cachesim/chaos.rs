@@ -4,13 +4,15 @@
 use super::report::Class;
 use super::shared::Shared;
 use block::Nanos;
-use cache::{Counter, DeviceId, DeviceState, Mode, PoolDevice};
+use cache::{Counter, DeviceId, DeviceState, Fault, Mode, PoolDevice};
 use futures_util::future::join;
 use sim::Rng;
 use std::rc::Rc;
 
 /// How often the troublemaker looks whether its moment has come.
 const LOOK: Nanos = Nanos::from_micros(10);
+/// By then a disk that was released has ended what it held on to.
+const ENDED: Nanos = Nanos::from_millis(5);
 /// How often before it gives up.
 const LOOKS: u32 = 200;
 
@@ -123,6 +125,9 @@ impl Chaos {
         // One that hangs does so to the end.
         let broken = |c: &Chaos, d: usize| (c.dead[d] || c.is_ejected(d)) && !c.shared.is_hung(d);
         if let Some(disk) = (0..self.places.len()).find(|d| broken(self, *d)) {
+            if self.rng.chance(0.7) && self.take_back(disk).await {
+                return;
+            }
             self.remove(disk).await;
             let target = self.shared.pool[disk];
             if std::mem::take(&mut self.dead[disk]) {
@@ -131,6 +136,20 @@ impl Chaos {
             self.shared.control.release(target);
             self.add(disk).await;
         }
+    }
+
+    /// Takes a disk back that was only late, if it answers; whether it serves.
+    async fn take_back(&mut self, disk: usize) -> bool {
+        let late = DeviceState::Ejected(Fault::Late);
+        let report = self.report(disk).filter(|report| report.state == late);
+        let Some(report) = report.filter(|_| !self.dead[disk]) else {
+            return false;
+        };
+        self.shared.control.release(self.shared.pool[disk]);
+        // What it held on to ends first.
+        self.shared.env.timer.sleep(ENDED).await;
+        let readmitted = self.shared.cache.readmit(report.id);
+        self.shared.unstuck(readmitted).await.is_ok()
     }
 
     fn is_ejected(&self, disk: usize) -> bool {

@@ -19,6 +19,7 @@ classes! {
     FillFailed, "a pool device failed a write";
     FillLate, "a pool device took too long for a write";
     Ejection, "a device was ejected";
+    Return, "a device that was late was taken back with its lines";
     LineReplaced, "a line made room for another";
     Join, "a miss joined another's origin read";
     JoinFailed, "a joined read had to be read again";
@@ -44,6 +45,7 @@ impl Class {
             Class::FillFailed => &[Counter::PoolWritesFailed],
             Class::FillLate => &[Counter::PoolWritesLate],
             Class::Ejection => &[Counter::DevicesEjected],
+            Class::Return => &[Counter::DevicesReturned],
             Class::LineReplaced => &[Counter::LinesEvicted],
             Class::Join => &[Counter::ReadsJoined],
             Class::JoinFailed => &[Counter::JoinsFailed],

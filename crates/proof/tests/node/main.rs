@@ -1,5 +1,6 @@
 //! A bounded part of the campaign of nodes.
 
+mod devices;
 mod pauses;
 
 use proof::nodesim::{replay, run};

@@ -1,0 +1,91 @@
+//! Pool devices that were ejected are taken back: late ones by themselves, others by a command.
+//!
+//! Not here: when that is tried (`late`), what a return asks of the device, and which of its
+//! lines are right (`cache`).
+
+use super::Node;
+use super::pool::Pool;
+use super::refusal::{Refusal, refusal};
+use crate::event::Event;
+use crate::platform::Platform;
+use cache::{DeviceReport, DeviceState, Fault};
+use control::config::Name;
+use std::rc::Rc;
+
+fn is_late(report: &DeviceReport) -> bool {
+    report.state == DeviceState::Ejected(Fault::Late)
+}
+
+impl<P: Platform> Node<P> {
+    /// Begins an attempt at each device whose pause has ended.
+    pub(super) fn try_returns(self: &Rc<Self>) {
+        let env = self.env();
+        let now = env.timer.now();
+        self.returns.forgive(now);
+        for (name, pool) in self.pools.borrow().iter() {
+            for report in pool.cache.devices().into_iter().filter(is_late) {
+                let key = (name.clone(), report.id);
+                if !self.returns.is_due(&key, now) {
+                    continue;
+                }
+                let (node, pool) = (self.clone(), pool.clone());
+                env.spawn.spawn(async move {
+                    let tried = node.take_back(&pool, &report).await;
+                    let now = node.env().timer.now();
+                    node.returns.has_tried(&key, now, tried.is_ok());
+                });
+            }
+        }
+    }
+
+    async fn take_back(
+        &self,
+        pool: &Pool<P::Driver>,
+        report: &DeviceReport,
+    ) -> Result<(), Refusal> {
+        let lines = pool.cache.readmit(report.id).await.map_err(refusal)?;
+        self.platform.event(Event::PoolDeviceReturned {
+            pool: pool.name.clone(),
+            device: report.name.clone(),
+            lines,
+        });
+        Ok(())
+    }
+
+    /// Takes an ejected or absent device back into its pool: with its lines if it was late, else
+    /// empty.
+    pub(super) async fn readmit(&self, pool: &Name, device: &Name) -> Result<(), Refusal> {
+        let found = self.pool(pool.as_str())?;
+        let id = found.devices.borrow().get(device).copied();
+        let mut reports = found.cache.devices().into_iter();
+        let report = reports.find(|report| Some(report.id) == id);
+        let Some(report) = report else {
+            // It was absent at the start, or could not be opened again.
+            let config = self.devices.config();
+            let mut pools = config
+                .pools
+                .iter()
+                .filter(|known| known.name.value == *pool);
+            if pools.any(|known| known.devices.value.contains(device)) {
+                return self.add_device(pool, &self.known(device)?).await;
+            }
+            return Err(format!(
+                "pool {pool} has no device {device}; see `hotset pool list`"
+            ));
+        };
+        match report.state {
+            DeviceState::Ejected(Fault::Late) => {
+                let back = self.take_back(&found, &report).await;
+                back.map_err(|why| format!("{why}; it stays out until it answers: try again then"))
+            }
+            DeviceState::Ejected(_) => {
+                let source = self.known(device)?;
+                self.remove_device(pool, device).await?;
+                self.add_device(pool, &source).await
+            }
+            DeviceState::Online | DeviceState::Leaving => Err(format!(
+                "device {device} of pool {pool} was not ejected; nothing is to be done"
+            )),
+        }
+    }
+}
