@@ -112,9 +112,10 @@ pub fn shortage(needs: &[Need], room: Option<Room>) -> Option<Problem> {
     })
 }
 
-/// Bytes, to a MiB.
+/// Bytes, to a MiB or, if they are many, to a GiB.
 fn about(bytes: u64) -> String {
-    Bytes(bytes.div_ceil(1 << 20) << 20).to_string()
+    let unit = if bytes < 10 << 30 { 1 << 20 } else { 1 << 30 };
+    Bytes(bytes.div_ceil(unit).saturating_mul(unit)).to_string()
 }
 
 /// What can be had of this machine beside what was `promised` to this process, whether that is in
