@@ -16,7 +16,7 @@ PACKAGES_TEST := fio libnbd-bin nbdkit qemu-utils e2fsprogs fuse3 mount openssl 
 PACKAGES_STACK := postgresql libnbd-bin e2fsprogs fuse3 mount util-linux
 PACKAGES_BENCH := fio valgrind nbdkit qemu-utils jq
 PACKAGES_DEMO := nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux util-linux-extra
-SHELL_SCRIPTS := tools/install tools/time-write-back contrib/snapshot vm/prepare vm/run vm/test vm/with-forwards vm/guest/init $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
+SHELL_SCRIPTS := tools/install tools/time-write-back vm/prepare vm/run vm/test vm/with-forwards vm/guest/init $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
 
 .PHONY: demo test lint clippy shellcheck unit unit-first unit-second unit-third guest bench soak fuzz mutants models page page-pictures page-audit deps-test
 

@@ -1,8 +1,9 @@
 //! A change as an edit of the file's text.
 
+use crate::form::Form;
 use crate::sections::{
     add, append, append_new, contains, drop_if_empty, find, has_door, is_door, is_named, known,
-    list, remove, section, sections, set,
+    list, remove, remove_all, section, set, take,
 };
 use control::config::{self, Attach, Volume};
 use control::protocol::Request;
@@ -37,8 +38,9 @@ pub fn edit(
     request: &Request,
     roles: &dyn Fn(&str) -> Roles,
 ) -> Result<(usize, String), String> {
-    let files = texts.iter().map(|text| {
-        let file = text.parse();
+    let forms: Vec<Form> = texts.iter().map(|text| Form::of(text)).collect();
+    let files = texts.iter().zip(&forms).map(|(text, form)| {
+        let file = form.plain(text).parse();
         file.map_err(|error| format!("it is no TOML ({error})"))
     });
     let mut files: Vec<DocumentMut> = files.collect::<Result<_, _>>()?;
@@ -55,7 +57,7 @@ pub fn edit(
             }
             // One that the daemon does not serve is put in its place.
             let name = Volume::parse(volume)?.name.value;
-            sections(&mut file, "volume")?.retain(|table| !is_named(table, name.as_str()));
+            remove_all(&mut file, "volume", |table| is_named(table, name.as_str()))?;
             append(&mut file, "volume", volume)?;
         }
         Request::RemoveVolume { volume } => {
@@ -70,7 +72,7 @@ pub fn edit(
             remove(&mut file, "volume", volume)?;
             for kind in ["attach", "listen"] {
                 if has_door(&file, kind, volume) {
-                    sections(&mut file, kind)?.retain(|table| !is_door(table, volume));
+                    remove_all(&mut file, kind, |table| is_door(table, volume))?;
                 }
             }
         }
@@ -92,8 +94,7 @@ pub fn edit(
             add(list(section(&mut file, "pool", pool)?, "devices")?, &name);
         }
         Request::RemoveDevice { pool, device } => {
-            let devices = list(section(&mut file, "pool", pool)?, "devices")?;
-            devices.retain(|other| other.as_str() != Some(device));
+            take(list(section(&mut file, "pool", pool)?, "devices")?, device);
         }
         Request::AddMember { array, device, .. } => {
             let name = known(&mut file, others, device)?;
@@ -132,12 +133,12 @@ pub fn edit(
                 }
                 None => member,
             };
-            list(table, "spares")?.retain(|other| other.as_str() != Some(gone));
+            take(list(table, "spares")?, gone);
             drop_if_empty(table, "spares");
         }
         _ => (),
     }
-    let after = file.to_string();
+    let after = forms[at].apply(&file.to_string());
     let mut problems = Vec::new();
     config::parse(&after, &mut problems);
     match problems.first() {
@@ -341,6 +342,48 @@ unix = "/run/hotset/nbd.sock"
         assert_eq!(with(TEXT, back.clone()).unwrap(), TEXT);
         let lacking = TEXT.replace("[\"a\", \"b\"]", "[\"a\"]");
         assert_eq!(with(&lacking, back).unwrap(), TEXT);
+    }
+
+    #[test]
+    fn comments_of_others_stay_when_a_section_goes() {
+        let heading = "# Managed by the storage team.\n# Ask first.\n\n";
+        let first = "# for mail\n[[volume]]\nname = \"v\"\norigin = \"a\"\npool = \"fast\"\n\n";
+        let rest = "# the pool\n[[pool]]\nname = \"fast\"\ndevices = [\"s\"]\n";
+        let gone = |text: &str| {
+            let volume = "v".into();
+            with(text, Request::RemoveVolume { volume }).unwrap()
+        };
+        assert_eq!(
+            gone(&format!("{heading}{first}{rest}")),
+            format!("{heading}{rest}")
+        );
+        let after = gone(&format!("{rest}\n{heading}{first}# The end.\n"));
+        assert_eq!(after, format!("{rest}\n{heading}# The end.\n"));
+    }
+
+    #[test]
+    fn a_list_of_a_line_each_keeps_the_comment_of_each_line() {
+        let text = |devices: &str| format!("[[pool]]\nname = \"p\"\ndevices = [{devices}]\n");
+        let add = |text: &str, name: &str| {
+            let device = NamedOrNew::Named(name.into());
+            let pool = "p".into();
+            with(text, Request::AddDevice { pool, device }).unwrap()
+        };
+        let take = |text: &str, name: &str| {
+            let (pool, device) = ("p".into(), name.into());
+            with(text, Request::RemoveDevice { pool, device }).unwrap()
+        };
+        let one = text("\n  \"a\", # fast\n\n  # room for more\n");
+        let two = text("\n  \"a\", # fast\n  \"b\",\n\n  # room for more\n");
+        assert_eq!(add(&one, "b"), two);
+        assert_eq!(take(&two, "b"), one);
+        assert_eq!(take(&two, "a"), text("\n  \"b\",\n\n  # room for more\n"));
+        let commented = text("\n  \"a\", # fast\n  # slow\n  \"b\", # worn\n  \"c\",\n");
+        assert_eq!(take(&commented, "b"), text("\n  \"a\", # fast\n  \"c\",\n"));
+        let line = text("\"a\", \"b\"");
+        assert_eq!(add(&text("\"a\""), "b"), line);
+        assert_eq!(take(&line, "a"), text("\"b\""));
+        assert_eq!(take(&line, "b"), text("\"a\""));
     }
 
     #[test]

@@ -6,78 +6,34 @@
 //!     a daemon starts with the files before a change ⟹ it starts with them after it
 //!     a file that is not as the daemon has read it is left as it is, and so is the daemon
 //!     what another wrote after the file was read is never lost
-//!     whoever changes a file holds the lock of its directory, so that of two
-//!     the second begins from what the first wrote
+//!     who changes a file holds the lock of its directory, which other programs may take too
 //!
-//! Not here: what a change means, which the daemon checks, and changes that no
-//! file says, such as a quiesced volume.
+//! Not here: what a change means, which the daemon checks; the order of changes, which is its
+//! queue's; and changes that no file says, such as a quiesced volume.
 
+mod beside;
 mod edit;
+mod form;
 mod sections;
 
-pub use edit::edit;
+pub use edit::{Roles, edit, is_kept};
 
+use beside::Beside;
 use control::check::new_problems_of;
-use control::client::{Client, Error};
 use control::files::Files;
 use control::protocol::Request;
-use control::status::{Member, Status};
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-/// Has `request` carried out, and the daemon's configuration say the same
-/// unless it is `temporary`. The file is prepared first, so that one that cannot
-/// be written changes nothing.
-pub fn change(client: &mut Client, request: &Request, temporary: bool) -> Result<(), Error> {
-    if temporary
-        && let Request::ReplaceMember { array, member, .. } = request
-        && is_in_sync(&client.status()?, array, member)
-    {
-        let what = "an exchange of a sound member is not temporary: the next start would lack the \
-                    new one. Leave out --temporary.";
-        return Err(Error::Refused(what.into()));
-    }
-    if temporary || !edit::is_kept(request) {
-        return client.command(request);
-    }
-    let status = client.status()?;
-    let Some(path) = &status.config else {
-        let what = "the daemon does not report which file its configuration is; use --temporary";
-        return Err(Error::Refused(what.into()));
-    };
-    let roles = |array: &str| {
-        let array = status.arrays.iter().find(|other| other.name == array);
-        let members = array.into_iter().flat_map(|array| &array.members);
-        members.map(|m| (m.role, m.device.clone())).collect()
-    };
-    let draft = Draft::prepare(Path::new(path), |files| {
-        let running = client.configuration();
-        let running = running.map_err(|error| format!("cannot be compared: {error}"))?;
-        as_read(&running.files, files)?;
-        let texts: Vec<&str> = files.iter().map(|file| file.text.as_str()).collect();
-        let cannot =
-            |why| format!("cannot say this: {why}, and nothing was changed; use --temporary");
-        let (at, after) = edit(&texts, request, &roles).map_err(cannot)?;
-        agrees(files, at, &after)?;
-        Ok((at, after))
-    });
-    let draft = draft.map_err(Error::Refused)?;
-    client.command(request)?;
-    let notice = draft.amendment();
-    // The lock is held until the daemon knows: who has it next compares with what it knows.
-    let lock = draft.commit().map_err(Error::Refused)?;
-    let known = client.command(&notice);
-    drop(lock);
-    known
-}
+/// How often the lock of a directory is tried that another program has, and the pause between.
+const LOCK_ATTEMPTS: u32 = 100;
+const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
 /// Whether a daemon would start with the files, were the one at `at` to say `after`.
 fn agrees(files: &Files, at: usize, after: &str) -> Result<(), String> {
     let file = files.iter().nth(at).expect("one of these");
-    let changed = files.amended(&file.path, 0, file.text.len(), after);
-    let changed = changed.expect("all of that file");
+    let changed = files.with(&file.path, after.to_owned());
     match new_problems_of(files, &changed).first() {
         None => Ok(()),
         Some(problem) => Err(format!(
@@ -85,16 +41,6 @@ fn agrees(files: &Files, at: usize, after: &str) -> Result<(), String> {
             changed.show(problem)
         )),
     }
-}
-
-/// Whether `member`, a device or the number of a role, is in sync.
-fn is_in_sync(status: &Status, array: &str, member: &str) -> bool {
-    let array = status.arrays.iter().find(|other| other.name == array);
-    let is_it = |other: &&Member| {
-        other.device.as_deref() == Some(member) || other.role.to_string() == member
-    };
-    let member = array.and_then(|array| array.members.iter().find(is_it));
-    member.is_some_and(|member| member.state == "in sync")
 }
 
 /// Whether the files are as the daemon has read them.
@@ -126,28 +72,41 @@ fn as_read(running: &Files, files: &Files) -> Result<(), String> {
 }
 
 /// A file's new text, written beside it.
-struct Draft {
+pub struct Draft {
     /// As the configuration names it.
     name: PathBuf,
     /// Without links.
     path: PathBuf,
-    beside: PathBuf,
+    beside: Beside,
     before: String,
     after: String,
-    /// The lock of whoever changes files of this configuration.
-    lock: Option<File>,
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        // Once it has taken the file's place there is none.
-        let _ = fs::remove_file(&self.beside);
-    }
+    /// All files, as they were read.
+    files: Files,
+    /// The lock of who changes files of this configuration.
+    _lock: File,
 }
 
 impl Draft {
-    /// Draws up what `edit` makes of one of the files of the configuration at `main`.
-    fn prepare(
+    /// Draws up what `request` makes of one of the files of the configuration at `main`, which
+    /// the daemon has read as `running`; `roles` names those of an array.
+    pub fn prepare(
+        main: &Path,
+        running: &Files,
+        request: &Request,
+        roles: &dyn Fn(&str) -> Roles,
+    ) -> Result<Draft, String> {
+        Draft::drawn(main, |files| {
+            as_read(running, files)?;
+            let texts: Vec<&str> = files.iter().map(|file| file.text.as_str()).collect();
+            let cannot =
+                |why| format!("cannot say this: {why}, and nothing was changed; use --temporary");
+            let (at, after) = edit(&texts, request, roles).map_err(cannot)?;
+            agrees(files, at, &after)?;
+            Ok((at, after))
+        })
+    }
+
+    fn drawn(
         main: &Path,
         edit: impl FnOnce(&Files) -> Result<(usize, String), String>,
     ) -> Result<Draft, String> {
@@ -158,8 +117,7 @@ impl Draft {
             )
         };
         let real = fs::canonicalize(main).map_err(|error| fails(main, "read", error))?;
-        let lock = File::open(directory(&real)).map_err(|error| fails(&real, "locked", error))?;
-        lock.lock().map_err(|error| fails(&real, "locked", error))?;
+        let lock = lock(directory(&real)).map_err(|error| fails(&real, "locked", error))?;
         let files = Files::read(main).map_err(|(path, error)| fails(&path, "read", error))?;
         let edited = edit(&files).map_err(|why| format!("{} {why}", main.display()));
         let (at, after) = edited?;
@@ -167,66 +125,21 @@ impl Draft {
         // A link stays one.
         let path =
             fs::canonicalize(&file.path).map_err(|error| fails(&file.path, "read", error))?;
-        let mut beside = path.file_name().unwrap_or_default().to_os_string();
-        beside.push(".new");
-        let draft = Draft {
-            beside: directory(&path).join(beside),
+        let beside = Beside::write(&path, &after);
+        let beside = beside.map_err(|error| fails(&file.path, "written", error))?;
+        Ok(Draft {
             name: file.path,
             path,
+            beside,
             before: file.text,
             after,
-            lock: Some(lock),
-        };
-        let written = draft.write(&draft.after);
-        written.map_err(|error| fails(&draft.name, "written", error))?;
-        Ok(draft)
+            files,
+            _lock: lock,
+        })
     }
 
-    /// What the daemon is notified of.
-    fn amendment(&self) -> Request {
-        let (before, after) = (self.before.as_bytes(), self.after.as_bytes());
-        let same = |pair: &(&u8, &u8)| pair.0 == pair.1;
-        let from = before.iter().zip(after).take_while(same).count();
-        // Neither text is cut within a character.
-        let from = (0..=from)
-            .rev()
-            .find(|at| self.before.is_char_boundary(*at))
-            .unwrap_or(0);
-        let (rest, new) = (&before[from..], &after[from..]);
-        let end = rest
-            .iter()
-            .rev()
-            .zip(new.iter().rev())
-            .take_while(same)
-            .count();
-        let boundary = |end: &usize| {
-            self.before.is_char_boundary(before.len() - end)
-                && self.after.is_char_boundary(after.len() - end)
-        };
-        let end = (0..=end).rev().find(boundary).unwrap_or(0);
-        Request::Amended {
-            file: self.name.clone(),
-            from,
-            to: before.len() - end,
-            text: self.after[from..after.len() - end].to_owned(),
-        }
-    }
-
-    fn write(&self, text: &str) -> std::io::Result<()> {
-        let meta = fs::metadata(&self.path)?;
-        // One that a crash left is no one's: its directory is locked.
-        let mut file = File::create(&self.beside)?;
-        file.set_permissions(fs::Permissions::from_mode(meta.mode() & 0o7777))?;
-        let ours = file.metadata()?;
-        if (ours.uid(), ours.gid()) != (meta.uid(), meta.gid()) {
-            chown(&self.beside, Some(meta.uid()), Some(meta.gid()))?;
-        }
-        file.write_all(text.as_bytes())?;
-        file.sync_all()
-    }
-
-    /// Puts the new text in the file's place; what is returned keeps others off.
-    fn commit(mut self) -> Result<Option<File>, String> {
+    /// Puts the new text in the file's place; the files as they are then.
+    pub fn commit(self) -> Result<Files, String> {
         let path = self.name.display();
         let now = fs::read_to_string(&self.path).unwrap_or_default();
         if now != self.before {
@@ -236,13 +149,25 @@ impl Draft {
                 difference(&self.before, &now)
             ));
         }
-        let synced = || File::open(directory(&self.path))?.sync_all();
-        let renamed = fs::rename(&self.beside, &self.path).and_then(|()| synced());
-        renamed.map_err(|error| {
+        self.beside.replace(&self.path).map_err(|error| {
             format!("the daemon has changed, and {path} cannot be replaced ({error}); put the change into it")
         })?;
-        Ok(self.lock.take())
+        Ok(self.files.with(&self.name, self.after))
     }
+}
+
+/// Locks a directory against other programs that change its files.
+fn lock(directory: &Path) -> std::io::Result<File> {
+    let lock = File::open(directory)?;
+    for _ in 1..LOCK_ATTEMPTS {
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Ok(()) => return Ok(lock),
+        }
+    }
+    lock.try_lock()?;
+    Ok(lock)
 }
 
 fn directory(path: &Path) -> &Path {
@@ -269,6 +194,7 @@ fn difference(before: &str, now: &str) -> String {
 mod tests {
     use super::*;
     use control::protocol::NamedOrNew;
+    use std::os::unix::fs::PermissionsExt;
 
     fn text(files: &Files) -> String {
         files.iter().next().unwrap().text.clone()
@@ -361,18 +287,23 @@ mod tests {
         fs::write(&path, "a").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        let draft = Draft::prepare(&link, |files| Ok((0, text(files) + "b"))).unwrap();
+        let draft = Draft::drawn(&link, |files| Ok((0, text(files) + "b"))).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "a");
         drop(draft);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
-        let draft = Draft::prepare(&link, |files| Ok((0, text(files) + "b"))).unwrap();
-        draft.commit().unwrap();
+        let draft = Draft::drawn(&link, |files| Ok((0, text(files) + "b"))).unwrap();
+        let files = draft.commit().unwrap();
+        assert_eq!(text(&files), "ab");
         assert_eq!(fs::read_to_string(&path).unwrap(), "ab");
-        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o640
+        );
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        let refused = Draft::prepare(&path, |_| Err("it is wrong".into()));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+        let refused = Draft::drawn(&path, |_| Err("it is wrong".into()));
         assert!(refused.err().unwrap().contains("it is wrong"));
-        assert!(Draft::prepare(&dir.path().join("none"), |_| Ok((0, String::new()))).is_err());
+        assert!(Draft::drawn(&dir.path().join("none"), |_| Ok((0, String::new()))).is_err());
     }
 
     #[test]
@@ -380,7 +311,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("hotset.toml");
         fs::write(&path, "one\ntwo\n").unwrap();
-        let draft = Draft::prepare(&path, |_| Ok((0, "mine\n".into()))).unwrap();
+        let draft = Draft::drawn(&path, |_| Ok((0, "mine\n".into()))).unwrap();
         fs::write(&path, "one\nthree\n").unwrap();
         let refused = draft.commit().unwrap_err();
         assert!(
@@ -391,46 +322,21 @@ mod tests {
     }
 
     #[test]
-    fn the_daemon_is_notified_of_what_has_changed_and_no_more() {
-        for (before, after, expected) in [
-            ("a = 1\nb = 2\n", "a = 1\nb = 3\n", (10, 11, "3")),
-            ("ab", "ab", (2, 2, "")),
-            ("xx", "xxx", (2, 2, "x")),
-            ("", "new", (0, 0, "new")),
-            ("# ä\n", "# ö\n", (2, 4, "ö")),
-        ] {
-            let draft = Draft {
-                name: PathBuf::from("/f"),
-                path: PathBuf::new(),
-                beside: PathBuf::new(),
-                before: before.into(),
-                after: after.into(),
-                lock: None,
-            };
-            let Request::Amended { from, to, text, .. } = draft.amendment() else {
-                panic!("another request");
-            };
-            assert_eq!((from, to, text.as_str()), expected, "{before:?}");
-            assert_eq!(format!("{}{text}{}", &before[..from], &before[to..]), after);
-        }
-    }
-
-    #[test]
     fn of_two_at_a_time_the_second_begins_from_what_the_first_wrote() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("hotset.toml");
         fs::write(&path, "").unwrap();
         std::thread::scope(|scope| {
-            for _ in 0..8 {
+            for _ in 0..4 {
                 scope.spawn(|| {
-                    for _ in 0..10 {
+                    for _ in 0..5 {
                         let more = |files: &Files| Ok((0, text(files) + "x"));
-                        let draft = Draft::prepare(&path, more).unwrap();
+                        let draft = Draft::drawn(&path, more).unwrap();
                         draft.commit().unwrap();
                     }
                 });
             }
         });
-        assert_eq!(fs::read_to_string(&path).unwrap().len(), 80);
+        assert_eq!(fs::read_to_string(&path).unwrap().len(), 20);
     }
 }

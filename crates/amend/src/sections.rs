@@ -1,12 +1,13 @@
 //! Sections of a configuration as text: finding, adding and removing them, and their values.
 //!
-//! Invariant: comments and what stands around a change stay as they are.
+//! Invariant: comments and what stands around a change stay as they are; what is removed takes the
+//! comments of its own lines and those right above it.
 
 use control::config::Device;
 use control::protocol::NamedOrNew;
 use std::ffi::OsStr;
 use std::path::Path;
-use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, Value, value};
+use toml_edit::{Array, ArrayOfTables, Decor, DocumentMut, Item, RawString, Table, Value, value};
 
 /// The first file that has a section of a kind and name.
 pub(crate) fn find(files: &[DocumentMut], kind: &str, name: &str) -> Option<usize> {
@@ -62,10 +63,87 @@ pub(crate) fn section<'a>(
 }
 
 pub(crate) fn remove(file: &mut DocumentMut, kind: &str, name: &str) -> Result<(), String> {
-    let all = sections(file, kind)?;
-    let at = all.iter().position(|table| is_named(table, name));
-    all.remove(at.ok_or_else(|| format!("no {kind} is named {name}"))?);
-    Ok(())
+    let is_it = |table: &Table| is_named(table, name);
+    if !sections(file, kind)?.iter().any(is_it) {
+        return Err(format!("no {kind} is named {name}"));
+    }
+    remove_all(file, kind, is_it)
+}
+
+/// Removes every section of a kind that `is_it`. Comments that a blank line separates from a
+/// section are not its own: they go to what follows it.
+pub(crate) fn remove_all(
+    file: &mut DocumentMut,
+    kind: &str,
+    is_it: impl Fn(&Table) -> bool,
+) -> Result<(), String> {
+    loop {
+        let all = sections(file, kind)?;
+        let Some(at) = all.iter().position(&is_it) else {
+            return Ok(());
+        };
+        let removed = all.get(at).expect("found above");
+        let kept = of_others(prefix(removed.decor().prefix())).to_owned();
+        let position = removed.position();
+        all.remove(at);
+        if kept.contains('#') {
+            prepend(file, position, &kept);
+        }
+    }
+}
+
+fn prefix(text: Option<&RawString>) -> &str {
+    text.and_then(RawString::as_str).unwrap_or_default()
+}
+
+/// What of the text before a section ends in a blank line.
+fn of_others(prefix: &str) -> &str {
+    let mut end = 0;
+    let mut at = 0;
+    for line in prefix.split_inclusive('\n') {
+        at += line.len();
+        if line.trim().is_empty() && line.ends_with('\n') {
+            end = at;
+        }
+    }
+    &prefix[..end]
+}
+
+/// Puts `text` before the first section after the place `position`, or at the end.
+fn prepend(file: &mut DocumentMut, position: Option<isize>, text: &str) {
+    let mut next: Option<&mut Table> = None;
+    for (_, item) in file.iter_mut() {
+        let tables: Vec<&mut Table> = match item {
+            Item::Table(table) => vec![table],
+            Item::ArrayOfTables(all) => all.iter_mut().collect(),
+            _ => Vec::new(),
+        };
+        for table in tables
+            .into_iter()
+            .filter(|table| table.position() > position)
+        {
+            if next
+                .as_ref()
+                .is_none_or(|next| table.position() < next.position())
+            {
+                next = Some(table);
+            }
+        }
+    }
+    match next {
+        Some(table) => {
+            let after = prefix(table.decor().prefix());
+            // One blank line is enough between the two.
+            let after = after.strip_prefix('\n').unwrap_or(after);
+            let both = format!("{text}{after}");
+            table.decor_mut().set_prefix(both);
+        }
+        None => {
+            let after = file.trailing().as_str().unwrap_or_default();
+            let after = after.strip_prefix('\n').unwrap_or(after);
+            file.set_trailing(format!("{text}{after}"));
+        }
+    }
 }
 
 /// Appends a section that a request carries.
@@ -130,9 +208,65 @@ pub(crate) fn contains(list: &Array, name: &str) -> bool {
     list.iter().any(|other| other.as_str() == Some(name))
 }
 
+/// Adds a name at the end; in a list of a line each, in a line of its own.
 pub(crate) fn add(list: &mut Array, name: &str) {
-    if !contains(list, name) {
+    if contains(list, name) {
+        return;
+    }
+    let trailing = list.trailing().as_str().unwrap_or_default().to_owned();
+    let last = list.iter().last();
+    let before = last
+        .map_or("", |last| prefix(last.decor().prefix()))
+        .to_owned();
+    let (Some((of_last, rest)), Some((_, indent)), true) = (
+        trailing.split_once('\n'),
+        before.rsplit_once('\n'),
+        list.trailing_comma(),
+    ) else {
         list.push(name);
+        return;
+    };
+    let mut value = Value::from(name);
+    // A comment in the line of the last one stays there.
+    *value.decor_mut() = Decor::new(format!("{of_last}\n{indent}"), "");
+    list.push_formatted(value);
+    list.set_trailing(format!("\n{rest}"));
+}
+
+/// Removes a name, with the comments in its line and those right above it.
+pub(crate) fn take(list: &mut Array, name: &str) {
+    loop {
+        let at = list.iter().position(|other| other.as_str() == Some(name));
+        let Some(at) = at else { return };
+        let removed = list.remove(at);
+        let before = prefix(removed.decor().prefix()).to_owned();
+        let is_last = at == list.len();
+        let after = match list.get(at) {
+            Some(next) => prefix(next.decor().prefix()),
+            None => list.trailing().as_str().unwrap_or_default(),
+        };
+        let after = joined(&before, after, is_last);
+        match list.get_mut(at) {
+            Some(next) => next.decor_mut().set_prefix(after),
+            None => list.set_trailing(after),
+        }
+    }
+}
+
+/// What stands between the one before what was removed and the one after it, where `before` and
+/// `after` stood around that.
+fn joined(before: &str, after: &str, is_last: bool) -> String {
+    match (before.split_once('\n'), after.split_once('\n')) {
+        // All of it in one line.
+        (None, None) if is_last => after.to_owned(),
+        (None, None) => before.to_owned(),
+        (None, Some(_)) if before.trim().is_empty() && is_last => after.to_owned(),
+        (None, Some((_, rest))) => format!("{before}\n{rest}"),
+        (Some((of_one_before, _)), Some((_, rest))) => format!("{of_one_before}\n{rest}"),
+        (Some((of_one_before, above)), None) => {
+            let above = of_others(above);
+            format!("{of_one_before}\n{above}{}", after.trim_start())
+        }
     }
 }
 

@@ -6,20 +6,19 @@ use control::config::Config;
 use control::files::Files;
 use control::problem::Problem;
 use drives::catalogue::Drive;
+use std::io::ErrorKind;
 use std::path::Path;
 
-type Judge = fn(&Files, &[&str]) -> Result<Config, Vec<Problem>>;
-
-/// Reads a configuration that is right in itself and for this machine.
+/// Reads a configuration that is right in itself and for the sockets of this machine.
 pub fn read(file: &Path) -> Result<Config, Failure> {
-    let judge: Judge = |files, drives| check(files, drives, uring::is_listened);
+    let judge = |files: &Files, drives: &[&str]| check(files, drives, uring::is_listened);
     judged(file, judge).map_err(Failure::Usage)
 }
 
 /// Reads a configuration that can be served: a device that cannot be used keeps but its
-/// own volume from that.
-pub fn read_to_serve(file: &Path) -> Result<Config, Failure> {
-    let judge: Judge = |files, drives| check_to_serve(files, drives, uring::is_listened);
+/// own volume from that. `is_listened` says whether a process goes on to listen on a unix socket.
+pub fn read_to_serve(file: &Path, is_listened: fn(&Path) -> bool) -> Result<Config, Failure> {
+    let judge = |files: &Files, drives: &[&str]| check_to_serve(files, drives, is_listened);
     judged(file, judge).map_err(Failure::Usage)
 }
 
@@ -33,10 +32,17 @@ pub fn read_again(file: &Path) -> Result<Config, String> {
     judged(file, |files, drives| check_alone(files.clone(), drives))
 }
 
-fn judged(file: &Path, judge: Judge) -> Result<Config, String> {
+fn judged(
+    file: &Path,
+    judge: impl FnOnce(&Files, &[&str]) -> Result<Config, Vec<Problem>>,
+) -> Result<Config, String> {
     let files = Files::read(file).map_err(|(path, cause)| {
         let path = path.display();
-        format!("hotset: {path} cannot be read ({cause}); name a configuration file")
+        match cause.kind() {
+            // It says what to do.
+            ErrorKind::InvalidInput => format!("{path} cannot be read: {cause}"),
+            _ => format!("{path} cannot be read ({cause}); name a configuration file"),
+        }
     })?;
     let drives: Vec<&str> = Drive::all().map(|drive| drive.name()).collect();
     judge(&files, &drives).map_err(|problems| {

@@ -1,6 +1,7 @@
 //! How a command ends without success.
 
 use std::fmt;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Why a command ends without success.
@@ -26,11 +27,11 @@ pub fn exit(program: &str, ended: Result<(), Failure>) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Usage(what)) => {
-            eprintln!("{what}");
+            let _ = writeln!(std::io::stderr(), "{what}");
             ExitCode::from(2)
         }
         Err(Failure::Runtime(what)) => {
-            eprintln!("{program}: {what}");
+            let _ = writeln!(std::io::stderr(), "{program}: {what}");
             ExitCode::FAILURE
         }
         Err(Failure::Answered(status)) => ExitCode::from(status),

@@ -14,7 +14,7 @@ pub use agreement::agreement;
 use agreement::agreement_of;
 pub use arrays::{domain, shares, survives};
 pub use doors::doors_of_volumes;
-pub use machine::{devices, memory, openable, sockets};
+pub use machine::{dates, devices, memory, openable, ports, sockets};
 pub use roles::{Role, roles};
 
 use crate::config::{Config, Device};
@@ -24,21 +24,22 @@ use crate::problem::Problem;
 use std::path::Path;
 
 /// Reads `files` and checks them against themselves, the names of the drive models
-/// there are, and this machine, where `is_listened` says whether a process listens on
-/// the unix socket at a path. Problems are in the order of their lines.
+/// there are, and this machine's sockets, where `is_listened` says whether a process listens on
+/// the unix socket at a path. Problems are in the order of their lines. What is wrong with
+/// devices keeps nobody from being served ([`lacking`]).
 pub fn check(
     files: &Files,
     drives: &[&str],
     is_listened: impl Fn(&Path) -> bool,
 ) -> Result<Config, Vec<Problem>> {
     judge(files, drives, |config, problems| {
-        devices(config, problems);
         memory(config, problems);
         sockets(config, is_listened, problems);
+        ports(config, problems);
     })
 }
 
-/// As [`check`], but for the devices: one may come back while others are served.
+/// As [`check`], but for ports: who is about to listen waits for one that is about to be free.
 pub fn check_to_serve(
     files: &Files,
     drives: &[&str],
@@ -48,6 +49,16 @@ pub fn check_to_serve(
         memory(config, problems);
         sockets(config, is_listened, problems);
     })
+}
+
+/// What this machine lacks at the moment, in seconds since 1970 `now`: volumes wait for it, pools
+/// and arrays go without, clients are refused.
+pub fn lacking(config: &Config, now: u64) -> Vec<Problem> {
+    let mut found = Vec::new();
+    devices(config, &mut found);
+    dates(config, now, &mut found);
+    found.sort();
+    found
 }
 
 /// As [`check`], but for this machine, which may be in use.

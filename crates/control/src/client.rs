@@ -8,12 +8,25 @@ use crate::protocol::{Reply, Request};
 use crate::status::Status;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long a daemon that does anything may take to answer what takes no time.
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a daemon may take to answer before it is asked whether it answers at all, and then
+/// to answer that. That it hangs is reported within 5 s.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// The times that of who asks for a change.
+const CHANGE_PATIENCE: u32 = 15;
+/// The first and the longest pause between two looks at a change that is waited for.
+const LOOK_PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_secs(1)];
+/// How long a connection is kept between such looks: it is one of few.
+const KEPT_MAX: Duration = Duration::from_millis(500);
+/// After this time it is said that a change takes a while.
+const SILENT_MAX: Duration = Duration::from_secs(2);
+/// How many looks in a row may fail.
+const LOOKS_FAILED_MAX: u32 = 10;
 
 /// A connection to a daemon.
 pub struct Client {
@@ -29,6 +42,13 @@ pub enum Error {
     Unreachable(PathBuf, io::Error),
     /// It refused.
     Refused(String),
+}
+
+impl Error {
+    /// Whether a daemon has the socket and does not answer.
+    pub fn is_silence(&self) -> bool {
+        matches!(self, Error::Unreachable(_, cause) if cause.kind() == io::ErrorKind::WouldBlock)
+    }
 }
 
 impl fmt::Display for Error {
@@ -103,12 +123,20 @@ impl Client {
 
     /// A volume may take hours to give up its log: whoever answers others is waited for.
     fn exchange(&mut self, request: &Request) -> io::Result<Reply> {
-        self.send(request)?;
+        // What a busy daemon has taken it carries out, so that it is not given up at once.
+        let patience = match request.is_change() || matches!(request, Request::Change { .. }) {
+            true => self.timeout * CHANGE_PATIENCE,
+            false => self.timeout,
+        };
+        self.stream.get_ref().set_read_timeout(Some(patience))?;
+        let sent = self.send(request);
         let mut line = String::new();
         loop {
             match self.receive(&mut line) {
                 Err(cause) if cause.kind() == io::ErrorKind::WouldBlock && self.answers() => {}
-                reply => return reply,
+                // One that is turned away has an answer, though its request was not taken.
+                Ok(reply) => return Ok(reply),
+                Err(cause) => return Err(sent.err().unwrap_or(cause)),
             }
         }
     }
@@ -117,10 +145,15 @@ impl Client {
     fn answers(&self) -> bool {
         let other = Client::within(&self.path, self.timeout);
         other.is_ok_and(|mut other| {
-            let sent = other.send(&Request::Status);
+            let sent = other.send(&Request::Ping);
             sent.and_then(|()| other.receive(&mut String::new()))
                 .is_ok()
         })
+    }
+
+    /// The connection, which lasts as long as anybody has it open.
+    pub fn connection(&self) -> BorrowedFd<'_> {
+        self.stream.get_ref().as_fd()
     }
 
     /// Sends `request`; a reply that refuses it is an error.
@@ -135,6 +168,76 @@ impl Client {
     /// Has `request` carried out.
     pub fn command(&mut self, request: &Request) -> Result<(), Error> {
         self.ask(request).map(drop)
+    }
+
+    /// Has a change carried out in its turn, and the files of the configuration say the same
+    /// unless it is `temporary`; what it has come to. The daemon goes on with it whether or not
+    /// this client stays. `waits` is notified once, if it takes a while: the change's name, and how
+    /// many come before it.
+    pub fn change(
+        &mut self,
+        request: &Request,
+        temporary: bool,
+        waits: impl FnOnce(&str, usize),
+    ) -> Result<Reply, Error> {
+        let asked = Request::Change {
+            change: Box::new(request.clone()),
+            temporary,
+        };
+        let name = match self.ask(&asked)? {
+            Reply::Accepted(name) => name,
+            other => return Err(unexpected(&other)),
+        };
+        self.outcome(&name, Some(waits))
+    }
+
+    /// Waits for what has come of a change.
+    pub fn outcome(
+        &mut self,
+        name: &str,
+        mut waits: Option<impl FnOnce(&str, usize)>,
+    ) -> Result<Reply, Error> {
+        let asked = Request::Outcome {
+            change: name.to_owned(),
+        };
+        let [mut pause, longest] = LOOK_PAUSES;
+        let (began, mut failed) = (Instant::now(), 0);
+        loop {
+            let before = match self.ask(&asked) {
+                Ok(Reply::Ended(reply)) => {
+                    return match *reply {
+                        Reply::Error(what) => Err(Error::Refused(what)),
+                        reply => Ok(reply),
+                    };
+                }
+                Ok(Reply::Waiting(before)) => {
+                    failed = 0;
+                    before
+                }
+                Ok(other) => return Err(unexpected(&other)),
+                Err(error) => {
+                    failed += 1;
+                    if failed == LOOKS_FAILED_MAX {
+                        return Err(error);
+                    }
+                    0
+                }
+            };
+            if began.elapsed() > SILENT_MAX
+                && let Some(waits) = waits.take()
+            {
+                waits(name, before);
+            }
+            let is_given_up = failed > 0 || began.elapsed() > KEPT_MAX;
+            if is_given_up {
+                let _ = self.stream.get_ref().shutdown(Shutdown::Both);
+            }
+            std::thread::sleep(pause);
+            if is_given_up && let Ok(again) = Client::within(&self.path, self.timeout) {
+                *self = again;
+            }
+            pause = (pause * 2).min(longest);
+        }
     }
 
     /// The report, over the time since the last call.
@@ -164,7 +267,7 @@ impl Client {
 
     /// Has it read its configuration again; what has changed.
     pub fn reload(&mut self) -> Result<Vec<String>, Error> {
-        match self.ask(&Request::Reload)? {
+        match self.change(&Request::Reload, true, |_, _| ())? {
             Reply::Reloaded(steps) => Ok(steps),
             other => Err(unexpected(&other)),
         }
@@ -225,7 +328,7 @@ mod tests {
                 }
             }
         });
-        client.ask(&Request::Reload)
+        client.ask(&Request::Configuration)
     }
 
     #[test]

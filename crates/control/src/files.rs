@@ -27,8 +27,13 @@ pub struct File {
 
 impl File {
     fn read(path: &Path) -> Result<File, Unreadable> {
-        let text = fs::read_to_string(path).map_err(|cause| (path.to_owned(), cause))?;
-        let path = std::path::absolute(path).map_err(|cause| (path.to_owned(), cause))?;
+        let fails = |cause| (path.to_owned(), cause);
+        if path.to_str().is_none() {
+            let what = "its name is not UTF-8; rename it";
+            return Err(fails(io::Error::new(io::ErrorKind::InvalidInput, what)));
+        }
+        let text = fs::read_to_string(path).map_err(fails)?;
+        let path = std::path::absolute(path).map_err(fails)?;
         Ok(File { path, text })
     }
 
@@ -88,14 +93,14 @@ impl Files {
         first.filter(|path| !path.as_os_str().is_empty())
     }
 
-    /// The same files, of which one has `text` in the place of the bytes `from..to`; `None` if
-    /// it has no such place.
-    pub fn amended(&self, path: &Path, from: usize, to: usize, text: &str) -> Option<Files> {
+    /// The same files, of which the one at `path` has the text `text`.
+    pub fn with(&self, path: &Path, text: String) -> Files {
         let mut files = self.0.to_vec();
-        let file = files.iter_mut().find(|file| file.path == path)?;
-        file.text.get(from..to)?;
-        file.text.replace_range(from..to, text);
-        Some(Files::from(files))
+        let changed = files.iter_mut().find(|file| file.path == path);
+        if let Some(file) = changed {
+            file.text = text;
+        }
+        Files::from(files)
     }
 
     /// The file and line of a line that is counted through all of them.
@@ -134,9 +139,15 @@ fn dropped_in(directory: &Path) -> Result<Vec<PathBuf>, Unreadable> {
         let is_hidden = path
             .file_name()
             .is_some_and(|name| name.as_encoded_bytes()[0] == b'.');
-        if !is_hidden && path.extension() == Some(OsStr::new("toml")) {
-            paths.push(path);
+        if is_hidden || path.extension() != Some(OsStr::new("toml")) {
+            continue;
         }
+        // Who opens a pipe waits for its other end.
+        if fs::metadata(&path).is_ok_and(|meta| !meta.is_file()) {
+            let what = "it is no regular file; remove it";
+            return Err((path, io::Error::new(io::ErrorKind::InvalidInput, what)));
+        }
+        paths.push(path);
     }
     paths.sort();
     Ok(paths)
@@ -147,17 +158,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_piece_of_one_file_is_replaced_or_nothing() {
-        let file = |path: &str, text: &str| File {
-            path: path.into(),
-            text: text.into(),
-        };
-        let files = Files::from(vec![file("/a", "one"), file("/b", "zwölf")]);
-        let amended = files.amended(Path::new("/b"), 2, 4, "oe").unwrap();
-        let texts: Vec<&str> = amended.iter().map(|file| file.text.as_str()).collect();
-        assert_eq!(texts, ["one", "zwoelf"]);
-        for (path, from, to) in [("/c", 0, 0), ("/a", 2, 4), ("/a", 2, 1), ("/b", 3, 4)] {
-            assert!(files.amended(Path::new(path), from, to, "").is_none());
-        }
+    fn a_file_that_cannot_be_read_as_text_is_refused_by_name() {
+        use std::os::unix::ffi::OsStrExt;
+        let dir = tempfile::tempdir().unwrap();
+        let main = dir.path().join("hotset.toml");
+        fs::write(&main, "").unwrap();
+        let beside = dir.path().join(DIRECTORY);
+        fs::create_dir(&beside).unwrap();
+        let odd = beside.join(OsStr::from_bytes(b"50-b\xfccher.toml"));
+        fs::write(&odd, "").unwrap();
+        let (path, why) = Files::read(&main).unwrap_err();
+        assert!(
+            path == odd && why.to_string().contains("not UTF-8"),
+            "{why}"
+        );
+        fs::remove_file(&odd).unwrap();
+        // A reader of a pipe waits for its writer.
+        let pipe = beside.join("pipe.toml");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        let (path, why) = Files::read(&main).unwrap_err();
+        assert!(
+            path == pipe && why.to_string().contains("no regular file"),
+            "{why}"
+        );
     }
 }

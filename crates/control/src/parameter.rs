@@ -38,9 +38,11 @@ impl Name {
     pub fn new(text: &str) -> Result<Name, String> {
         let fits = (1..=NAME_BYTES_MAX).contains(&text.len());
         let known = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        if !fits || !text.chars().all(known) {
+        // No address of the API could say these two.
+        let is_path = text == "." || text == "..";
+        if !fits || is_path || !text.chars().all(known) {
             return Err(format!(
-                "{text:?} is no name: use 1 to {NAME_BYTES_MAX} letters, digits, dots, hyphens and underscores"
+                "{text:?} is no name: use 1 to {NAME_BYTES_MAX} letters, digits, dots, hyphens and underscores, and not dots alone"
             ));
         }
         Ok(Name(text.to_owned()))

@@ -145,9 +145,9 @@ pub fn plan(running: &Config, wanted: &Config) -> Vec<Step> {
     for (before, now) in &listeners.both {
         for (line, what) in differences("listener", *before, *now, &[]) {
             let change = Change::RenewListener(Box::new((*now).clone()));
-            let change = match now.vhost_user {
-                Some(_) => Err(DOOR),
-                None => Ok(change),
+            let change = match (&before.vhost_user, &now.vhost_user) {
+                (None, None) => Ok(change),
+                _ => Err(DOOR),
             };
             steps.push(Step::new(Some(line), what, change));
         }

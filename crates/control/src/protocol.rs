@@ -8,7 +8,6 @@ use crate::files::File;
 use crate::observed::Observed;
 use crate::status::Status;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
 
 /// What is asked of a daemon.
 ///
@@ -24,17 +23,21 @@ pub enum Request {
     Configuration,
     /// Reads the configuration again, and makes the daemon run it.
     Reload,
-    /// A file of the configuration now says what was changed last.
-    Amended {
-        /// Which, as it is named in the configuration that runs.
-        file: PathBuf,
-        /// Where what was replaced began, in bytes.
-        from: usize,
-        /// Where it ended.
-        to: usize,
-        /// What stands there instead.
-        text: String,
+    /// Has a change, or a reload, carried out in its turn, whether or not the client stays. The
+    /// reply names it.
+    Change {
+        /// What is asked for.
+        change: Box<Request>,
+        /// Whether the files of the configuration stay as they are.
+        temporary: bool,
     },
+    /// What has come of a change.
+    Outcome {
+        /// Its name.
+        change: String,
+    },
+    /// Nothing: whether the daemon answers.
+    Ping,
     /// What was observed of a volume, to advise on the size of its pool.
     Observe {
         /// The volume.
@@ -69,6 +72,16 @@ pub enum Request {
         /// The volume.
         volume: String,
     },
+    /// Quiesces a volume until `Release`, or until the connection ends however that happens. Then
+    /// the volume goes on.
+    Hold {
+        /// The volume.
+        volume: String,
+        /// Whether what is cached of it is forgotten first.
+        forget: bool,
+    },
+    /// Ends what `Hold` began on this connection.
+    Release,
     /// Adds a volume, and its origin if that is not in the configuration.
     AddVolume {
         /// The volume.
@@ -185,6 +198,38 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// Whether it changes what the daemon runs, so that it waits its turn.
+    pub fn is_change(&self) -> bool {
+        !matches!(
+            self,
+            Request::Status
+                | Request::Configuration
+                | Request::Change { .. }
+                | Request::Outcome { .. }
+                | Request::Ping
+                | Request::Observe { .. }
+                | Request::Explain { .. }
+                | Request::Hold { .. }
+                | Request::Release
+                | Request::Record { .. }
+                | Request::TakeRecords
+        )
+    }
+
+    /// The volume that it changes.
+    pub fn volume(&self) -> Option<&str> {
+        match self {
+            Request::SetMode { volume, .. }
+            | Request::Quiesce { volume }
+            | Request::Resume { volume }
+            | Request::Invalidate { volume }
+            | Request::RemoveVolume { volume } => Some(volume),
+            _ => None,
+        }
+    }
+}
+
 /// A device that the daemon knows, or one that it does not.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -201,6 +246,12 @@ pub enum NamedOrNew {
 pub enum Reply {
     /// It is done.
     Done,
+    /// The change waits its turn, by this name.
+    Accepted(String),
+    /// The change has not ended: so many are carried out before it; 0 if it is carried out itself.
+    Waiting(usize),
+    /// What the change has come to.
+    Ended(Box<Reply>),
     /// The report.
     Status(Box<Status>),
     /// The configuration.

@@ -102,7 +102,11 @@ async fn converse<S: Stream, H: Handler>(stream: &S, handler: &H, env: &Env) -> 
 }
 
 async fn send<S: Stream>(stream: &S, reply: &Reply, env: &Env) -> IoResult {
-    let mut bytes = serde_json::to_vec(reply).expect("a reply is plain data");
+    let bytes = serde_json::to_vec(reply).or_else(|error| {
+        let what = format!("the answer cannot be written as JSON ({error}); see the daemon's log");
+        serde_json::to_vec(&Reply::Error(what))
+    });
+    let mut bytes = bytes.unwrap_or_default();
     bytes.push(b'\n');
     for piece in bytes.chunks(BUF_BYTES_MAX) {
         let mut buf = env.pool.take(piece.len());

@@ -3,8 +3,15 @@
 //! Exit status: 0 if it was done, 1 if it could not be, 2 if the command line
 //! or the configuration is wrong; some commands answer by others (`hotset check`).
 
+#![deny(clippy::print_stderr)]
+
 mod cli;
+#[allow(
+    clippy::print_stderr,
+    reason = "a command's own lines, and no daemon's"
+)]
 mod commands;
+mod log;
 mod platform;
 mod serve;
 
@@ -15,5 +22,14 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // Clap ends the process with status 2 for a wrong command line.
     let cli = cli::Cli::parse();
-    command::exit("hotset", cli.command.run())
+    let ended = match cli.command.run() {
+        // The last line of a daemon goes the way of its others.
+        Err(Failure::Runtime(what)) => {
+            log::line(&what);
+            ExitCode::FAILURE
+        }
+        ended => command::exit("hotset", ended),
+    };
+    log::flush();
+    ended
 }

@@ -2,7 +2,7 @@
 
 pub mod claim;
 mod identity;
-mod machine;
+pub mod machine;
 pub mod nbd;
 mod state;
 pub mod ublk;
@@ -15,10 +15,11 @@ use claim::{Behind, Claim};
 use control::address::NbdUri;
 use control::client::Client;
 use control::config::{self, Config, Name};
+use control::files::Files;
 use control::place::Place;
 use control::protocol::Request;
 use control::status::Wear;
-use node::{Event, LogWitness, Platform, Process, Remembered};
+use node::{Event, Later, LogWitness, Platform, Process, Remembered, Roles};
 use origin::Identity;
 use shard::{Disk, Local};
 use std::path::Path;
@@ -29,6 +30,8 @@ use uring::{DiskOptions, Uring, UringDriver};
 const OPEN_MAX: Nanos = Nanos::from_secs(10);
 /// How long it may take to say where it is.
 const PLACE_MAX: Nanos = Nanos::from_secs(2);
+/// How long files of the configuration may take to be read, or written.
+const FILES_MAX: Nanos = Nanos::from_secs(30);
 
 /// This machine, on one shard.
 #[derive(Clone)]
@@ -88,7 +91,37 @@ impl UringPlatform {
     }
 }
 
+/// A new text of a file of the configuration, beside it.
+struct Draft {
+    draft: amend::Draft,
+    platform: UringPlatform,
+}
+
+impl node::Draft for Draft {
+    fn commit(self: Box<Self>) -> Later<'static, Result<Files, String>> {
+        let Draft { draft, platform } = *self;
+        Box::pin(async move { platform.soon("replaced", move || draft.commit()).await? })
+    }
+}
+
 impl UringPlatform {
+    /// What `work` on the files of the configuration comes to, if it ends soon.
+    async fn soon<T: Send + 'static>(
+        &self,
+        what: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let timer = self.local.env().timer;
+        let done = timer.timeout(FILES_MAX, self.host.aside(work)).await;
+        let done = done.ok_or_else(|| {
+            format!(
+                "the files of the configuration cannot be {what} within {FILES_MAX}; see to their \
+                 file system, and use --temporary meanwhile"
+            )
+        })?;
+        done.map_err(|error| error.to_string())
+    }
+
     fn hold(&self, target: TargetId) -> Hold {
         let host = self.host.clone();
         Hold::File {
@@ -184,10 +217,33 @@ impl Platform for UringPlatform {
         let control = self.control.to_path_buf();
         let amending = self.host.aside(move || {
             let mut client = Client::connect(&control)?;
-            amend::change(&mut client, &request, false)
+            client.change(&request, false, |_, _| ()).map(drop)
         });
         let amended = amending.await.map_err(|error| error.to_string());
         Some(amended.and_then(|amended| amended.map_err(|error| error.to_string())))
+    }
+
+    async fn draft(
+        &self,
+        running: &Files,
+        change: &Request,
+        roles: Roles,
+    ) -> Result<Option<Box<dyn node::Draft>>, String> {
+        if !amend::is_kept(change) {
+            return Ok(None);
+        }
+        let file = self
+            .file
+            .as_ref()
+            .ok_or("no file has this configuration; use --temporary")?;
+        let (file, running, change) = (file.to_path_buf(), running.clone(), change.clone());
+        let prepare = move || {
+            let of = |array: &str| roles.get(array).cloned().unwrap_or_default();
+            amend::Draft::prepare(&file, &running, &change, &of)
+        };
+        let draft = self.soon("written beside themselves", prepare).await??;
+        let platform = self.clone();
+        Ok(Some(Box::new(Draft { draft, platform })))
     }
 
     async fn witness(&self, pool: &Name) -> IoResult<(BoxDevice, Hold)> {
@@ -266,7 +322,7 @@ impl Platform for UringPlatform {
     }
 
     fn event(&self, event: Event) {
-        eprintln!("hotset: {event}");
+        crate::log::line(&event.to_string());
     }
 }
 

@@ -2,11 +2,12 @@
 
 use crate::Failure;
 use crate::commands::table::count;
-use crate::platform::UringPlatform;
+use crate::log;
 use crate::platform::nbd::{NbdSockets, Socket};
 use crate::platform::ublk::UblkFrontend;
 use crate::platform::virtio::VirtioFrontend;
-use block::{Address, Host, IoResult, ShardId, Signal, TargetId};
+use crate::platform::{UringPlatform, claim};
+use block::{Address, Host, IoError, ShardId, Signal, TargetId};
 use control::config::Config;
 use node::{Controlled, Frontends, Node, Platform as _};
 use sd_notify::NotifyState;
@@ -17,6 +18,7 @@ use std::cell::Cell;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use uring::{Options, Uring, UringDriver};
 
 /// Everything runs on this shard.
@@ -42,16 +44,18 @@ fn raise_descriptors() {
 /// Serves until it is stopped.
 pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
     raise_descriptors();
-    let config = crate::configuration::read_to_serve(file)?;
+    let config = crate::configuration::read_to_serve(file, claim::stays_listened)?;
+    log::begin().map_err(Failure::runtime)?;
     for warning in crate::configuration::warnings(&config) {
-        eprintln!("hotset: {warning}");
+        log::line(&warning);
     }
     let mut host = Uring::new(Options {
         pool_bytes: usize::try_from(config.daemon.buffers.value.0).unwrap_or(usize::MAX),
+        waits: log::line,
         ..Options::default()
     })
     .map_err(Failure::runtime)?;
-    let sockets = Sockets::open(&host, &config).map_err(Failure::runtime)?;
+    let sockets = Sockets::open(&host, &config)?;
     let mesh = Mesh::new(1);
     listen_to_signals(mesh.clone()).map_err(|cause| match uring::without_descriptor(&cause) {
         Some(refused) => Failure::runtime(refused.on("signals")),
@@ -59,7 +63,7 @@ pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
     })?;
     // What was opened since the host was made may have left it nothing.
     Uring::check().map_err(Failure::runtime)?;
-    let outcome = Arc::new(Mutex::new(Ok(())));
+    let outcome = Arc::new(Mutex::new(true));
     let ended_with = outcome.clone();
     let opened = host.clone();
     host.run(1, move |id, driver| {
@@ -77,12 +81,18 @@ pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
                 let platform = UringPlatform::new(host.clone(), local, state);
                 let platform = platform.configured_by(file, &config.daemon.control.value);
                 let ended = run(config, cold, platform, host, sockets).await;
-                *ended_with.lock().expect("no panic under this lock") = ended;
+                // Said before devices are waited for that do not answer.
+                if let Err(why) = &ended {
+                    log::line(why);
+                }
+                *ended_with.lock().expect("no panic under this lock") = ended.is_ok();
             }
         })
     });
-    let ended = outcome.lock().expect("no panic under this lock").clone();
-    ended.map_err(Failure::Runtime)
+    match *outcome.lock().expect("no panic under this lock") {
+        true => Ok(()),
+        false => Err(Failure::Answered(1)),
+    }
 }
 
 /// The sockets that are listened on.
@@ -93,23 +103,26 @@ struct Sockets {
 }
 
 impl Sockets {
-    fn open(host: &Uring, config: &Config) -> IoResult<Sockets> {
-        let control = config.daemon.control.value.display().to_string();
-        let control = with_umask(0o177, || host.listen(&Address::Unix(control.into())))?.0;
-        let nbd = config
-            .listeners
-            .iter()
-            .map(|listen| Socket::open(host, listen));
-        let nbd: Vec<_> = nbd.collect::<IoResult<_>>()?;
-        Ok(Sockets {
-            control,
-            nbd: nbd.into_iter().flatten().collect(),
-        })
+    /// Listens; who had the sockets before may be about to end.
+    fn open(host: &Uring, config: &Config) -> Result<Sockets, Failure> {
+        let at = |line: u32| {
+            let place = config.files.place(line);
+            move |error: IoError| Failure::Runtime(format!("{place}: {error}"))
+        };
+        let control = &config.daemon.control;
+        let address = Address::Unix(control.value.display().to_string().into());
+        let listened = with_umask(0o177, || claim::wait(|| host.listen(&address)));
+        let control = listened.map_err(at(control.line))?.0;
+        let mut nbd = Vec::new();
+        for listen in &config.listeners {
+            let opened = claim::wait(|| Socket::open(host, listen));
+            nbd.extend(opened.map_err(at(listen.line))?);
+        }
+        Ok(Sockets { control, nbd })
     }
 }
 
-/// Runs `work` with a mask for the modes of files it makes. The process has
-/// one thread so far.
+/// Runs `work` with a mask for the modes of files it makes. No other thread makes files so far.
 fn with_umask<T>(mask: libc::mode_t, work: impl FnOnce() -> T) -> T {
     // SAFETY: no pointers are involved.
     let before = unsafe { libc::umask(mask) };
@@ -146,16 +159,29 @@ impl Asked {
     }
 }
 
-/// Ends the daemon at the first SIGTERM or SIGINT, the process at the second; SIGHUP has it
-/// read its configuration again.
+/// A signal that comes so soon after the first asks for the same.
+const SECOND_SIGNAL: Duration = Duration::from_secs(1);
+
+/// Ends the daemon at the first SIGTERM or SIGINT, the process at one that comes
+/// [`SECOND_SIGNAL`] later or after that; SIGHUP has it read its configuration again.
 fn listen_to_signals(mesh: Mesh<UringDriver>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let wait = move || {
-        let mut is_ending = false;
+        let mut asked: Option<Instant> = None;
         for signal in signals.forever() {
-            if signal != SIGHUP && std::mem::replace(&mut is_ending, true) {
-                eprintln!("hotset: ended by a second signal, with requests in flight");
+            if signal != SIGHUP
+                && let Some(first) = asked
+            {
+                // A service manager and a terminal may both send the first.
+                if first.elapsed() < SECOND_SIGNAL {
+                    continue;
+                }
+                log::line("ended by a second signal, with requests in flight");
+                log::flush();
                 std::process::exit(1);
+            }
+            if signal != SIGHUP {
+                asked = Some(Instant::now());
             }
             mesh.post(HOME, move |local: &Local<UringDriver>| {
                 let asked = local.get::<Asked>().expect("put at boot");
@@ -185,7 +211,7 @@ async fn run(
     let nbd = NbdSockets::new(&config, &platform, host.clone()).map_err(to_message)?;
     let nbd = Rc::new(nbd);
     let attached = UblkFrontend::new(&config, &platform, host.clone()).map_err(to_message)?;
-    let guests = Rc::new(VirtioFrontend::new(&platform, host));
+    let guests = Rc::new(VirtioFrontend::new(&platform, host.clone()));
     let frontends: Frontends<UringDriver> =
         vec![nbd.clone(), Rc::new(attached.clone()), guests.clone()];
     let mut first = config.clone();
@@ -207,16 +233,17 @@ async fn run(
     let handler = Rc::new(Controlled(node.clone()));
     env.spawn
         .spawn(control::serve::serve(control, handler, env.clone()));
-    eprintln!(
-        "hotset: serving {} on {}",
+    log::line(&format!(
+        "serving {} on {}",
         count(node.volumes_served(), "volume"),
         [devices, guests.sockets(), nbd.uris()].concat().join(", ")
-    );
+    ));
     notify(&[NotifyState::Ready]);
     env.spawn
         .spawn(reload_when_asked(node.clone(), asked.clone()));
     asked.for_end().await;
     notify(&[NotifyState::Stopping]);
+    host.end_within(node.stop_max());
     node.stop().await
 }
 
@@ -225,7 +252,7 @@ async fn reload_when_asked(node: Rc<Node<UringPlatform>>, asked: Rc<Asked>) {
     loop {
         asked.for_reload().await;
         if let Err(why) = node.reload_in_turn().await {
-            eprintln!("hotset: not reloaded: {}", why.replace('\n', "\nhotset: "));
+            log::line(&format!("not reloaded: {why}"));
         }
     }
 }
@@ -233,6 +260,6 @@ async fn reload_when_asked(node: Rc<Node<UringPlatform>>, asked: Rc<Asked>) {
 /// Notifies the service manager, where there is one.
 fn notify(state: &[NotifyState]) {
     if let Err(error) = sd_notify::notify(false, state) {
-        eprintln!("hotset: the service manager cannot be notified: {error}");
+        log::line(&format!("the service manager cannot be notified: {error}"));
     }
 }

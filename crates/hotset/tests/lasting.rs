@@ -3,9 +3,11 @@
 mod common;
 
 use common::site::Site;
-use common::{Place, USUAL, refused, run};
-use serde_json::json;
+use common::{Daemon, Place, USUAL, refused, run, until};
+use serde_json::{Value, json};
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 
 #[test]
 fn what_is_changed_is_so_after_a_restart_too() {
@@ -187,5 +189,125 @@ fn what_has_a_role_is_given_to_nobody_though_it_is_not_open() {
         "pool add-device fast {} --temporary",
         place.text("free")
     )));
+    daemon.stop();
+}
+
+/// What the daemon answers to a request.
+fn ask(place: &Place, request: &Value) -> Value {
+    let mut stream = UnixStream::connect(place.path("control")).unwrap();
+    writeln!(stream, "{request}").unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    serde_json::from_str(&line).unwrap()
+}
+
+/// Whether the file, and what the daemon knows of it, say the mode that the volume has.
+fn agrees(daemon: &Daemon) -> bool {
+    let place = daemon.place;
+    let text = fs::read_to_string(place.path("hotset.toml")).unwrap();
+    let running = ask(place, &json!({"request": "configuration"}));
+    let known = &running["configuration"]["files"][0]["text"];
+    let status = daemon.status();
+    let mode = status["volumes"][0]["mode"].as_str().unwrap();
+    *known == text && text.contains(&format!("mode = \"{mode}\""))
+}
+
+#[test]
+fn a_change_whose_client_leaves_is_made_and_its_outcome_reported_later() {
+    let place = Place::usual();
+    let daemon = place.serve();
+    let change = |mode: &str| {
+        let mode = json!({"request": "set-mode", "volume": "vol", "mode": mode});
+        json!({"request": "change", "change": mode, "temporary": false})
+    };
+    let mut stream = UnixStream::connect(place.path("control")).unwrap();
+    writeln!(stream, "{}", change("pass-through")).unwrap();
+    drop(stream);
+    until("the change", || {
+        daemon.status()["volumes"][0]["mode"] == "pass-through"
+    });
+    until("the file", || agrees(&daemon));
+
+    for (mode, outcome) in [("write-around", ""), ("fast", "is no mode")] {
+        let accepted = ask(&place, &change(mode));
+        let name = accepted["accepted"].as_str().unwrap();
+        let asked = json!({"request": "outcome", "change": name});
+        until("the outcome", || !ask(&place, &asked)["ended"].is_null());
+        let ended = ask(&place, &asked)["ended"].clone();
+        let mut command = place.command(&format!("job outcome {name}"));
+        match outcome {
+            "" => {
+                assert_eq!(ended, "done");
+                run(&mut command);
+            }
+            why => refused(&mut command, 1, &[why]),
+        }
+    }
+    assert!(agrees(&daemon));
+    refused(&mut place.command("job outcome 1-1"), 1, &["is not known"]);
+    daemon.stop();
+}
+
+#[test]
+fn changes_and_reloads_at_the_same_time_are_all_made() {
+    let place = Place::usual();
+    let daemon = place.serve();
+    run(&mut place.command("volume set-mode vol pass-through"));
+    std::thread::scope(|scope| {
+        for mode in ["write-around", "pass-through", "write-through"] {
+            let words = format!("volume set-mode vol {mode}");
+            let place = &place;
+            scope.spawn(move || (0..8).for_each(|_| drop(run(&mut place.command(&words)))));
+        }
+        for _ in 0..2 {
+            scope.spawn(|| (0..12).for_each(|_| drop(run(&mut place.command("reload")))));
+        }
+        scope.spawn(|| {
+            for _ in 0..8 {
+                run(&mut place.command("volume quiesce vol"));
+                run(&mut place.command("volume resume vol"));
+                daemon.process.signal(libc::SIGHUP);
+            }
+        });
+    });
+    assert!(agrees(&daemon));
+    daemon.stop();
+}
+
+#[test]
+fn a_change_in_a_long_file_is_made() {
+    let place = Place::usual();
+    place.file("other", 32);
+    let padding = "# A long remark.\n".repeat(20_000);
+    place.config(&USUAL.replace("[[volume]]", &format!("{padding}[[volume]]")));
+    let daemon = place.serve();
+    let other = place.text("other");
+    run(&mut place.command(&format!("volume add b --origin {other} --pool fast")));
+    run(&mut place.command("volume set-mode vol pass-through"));
+    daemon.stop();
+}
+
+#[test]
+fn names_that_are_not_utf8_and_pipes_beside_the_file_are_refused_and_nothing_else() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::usual();
+    let daemon = place.serve();
+    let beside = place.path("conf.d");
+    fs::create_dir(&beside).unwrap();
+    let odd = beside.join(std::ffi::OsStr::from_bytes(b"b\xfccher.toml"));
+    let pipe = beside.join("pipe.toml");
+    fs::write(&odd, "").unwrap();
+    refused(&mut place.command("reload"), 1, &["not UTF-8", "rename it"]);
+    fs::remove_file(&odd).unwrap();
+    run(std::process::Command::new("mkfifo").arg(&pipe));
+    refused(&mut place.command("reload"), 1, &["no regular file"]);
+    refused(
+        &mut place.command("volume set-mode vol pass-through"),
+        1,
+        &["no regular file", "nothing was changed"],
+    );
+    fs::remove_file(&pipe).unwrap();
+    run(&mut place.command("volume set-mode vol pass-through"));
+    assert!(agrees(&daemon));
     daemon.stop();
 }

@@ -4,6 +4,7 @@ mod common;
 
 use common::{Place, USUAL, copy_out, faultless, fio, noise, refused, run, tool};
 use std::fs;
+use std::os::fd::AsRawFd;
 
 /// Runs fio in the background while `work` runs.
 fn under_load(place: &Place, uri: &str, work: impl FnOnce()) -> f64 {
@@ -280,5 +281,55 @@ fn tcp_is_served_on_loopback() {
     let uri = status["nbd"]["listeners"][0].as_str().unwrap();
     let info = run(tool("nbdinfo", "libnbd-bin").arg(format!("{uri}vol")));
     assert!(info.contains("export-size: 134217728"), "{info}");
+    daemon.stop();
+}
+
+#[test]
+fn a_daemon_whose_standard_error_is_gone_or_never_read_serves_on() {
+    for is_gone in [true, false] {
+        let place = Place::usual();
+        let mut daemon = place.serve();
+        if is_gone {
+            drop(daemon.process.0.stderr.take());
+        }
+        if let Some(pipe) = &daemon.process.0.stderr {
+            // SAFETY: no pointers are involved.
+            unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, 4096) };
+        }
+        // Each is a line of the log at least.
+        for n in 0..50 {
+            let grace = format!("grace = \"{}s\"\nstate = ", n + 1);
+            place.config(&USUAL.replacen("state = ", &grace, 1));
+            run(&mut place.command("reload"));
+        }
+        assert_eq!(daemon.status()["volumes"][0]["name"], "vol");
+        daemon.process.signal(libc::SIGTERM);
+        assert!(daemon.process.0.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn two_signals_at_once_end_the_daemon_in_order() {
+    for _ in 0..3 {
+        let place = Place::usual();
+        let mut daemon = place.serve();
+        daemon.process.signal(libc::SIGTERM);
+        daemon.process.signal(libc::SIGINT);
+        // The next one finds the sockets free, or waits for them.
+        let next = place.serve();
+        assert!(daemon.process.0.wait().unwrap().success());
+        next.stop();
+    }
+}
+
+#[test]
+fn a_daemon_that_hangs_is_reported_within_five_seconds() {
+    let place = Place::usual();
+    let daemon = place.serve();
+    daemon.process.signal(libc::SIGSTOP);
+    let began = std::time::Instant::now();
+    refused(&mut place.command("status"), 1, &["does not answer"]);
+    assert!(began.elapsed().as_secs() < 6, "{:?}", began.elapsed());
+    daemon.process.signal(libc::SIGCONT);
     daemon.stop();
 }

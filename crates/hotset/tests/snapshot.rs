@@ -1,5 +1,5 @@
-//! A back-end snapshot taken and restored under a volume that is served, by the
-//! script and in the steps that `contrib/snapshot` describes.
+//! A back-end snapshot taken and restored under a volume that is served, by
+//! `hotset volume snapshot`.
 
 mod common;
 
@@ -8,14 +8,16 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-fn script(place: &Place, action: &str) -> Command {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut command = Command::new(root.join("contrib/snapshot"));
-    command
-        .args([action, "vol"])
-        .env("HOTSET", env!("CARGO_BIN_EXE_hotset"))
-        .env("HOTSET_CONTROL", place.path("control"));
-    command
+fn take(place: &Place) -> Command {
+    place.command("volume snapshot vol --")
+}
+
+fn restore(place: &Place) -> Command {
+    place.command("volume snapshot --restore vol --")
+}
+
+fn is_quiesced(daemon: &Daemon) -> bool {
+    daemon.status()["volumes"][0]["quiesced"] == true
 }
 
 /// Copies the origin as a back end would, without hotset's knowledge.
@@ -47,7 +49,7 @@ fn a_snapshot_is_taken_and_restored_in_seven_steps() {
     };
     // 1 to 4: what is written when the snapshot is taken is in it.
     write(&old);
-    run(script(&place, "take").args(back_end(&origin, &snapshot)));
+    run(take(&place).args(back_end(&origin, &snapshot)));
     assert_eq!(daemon.status()["volumes"][0]["quiesced"], false);
     assert!(
         fs::read(&snapshot).unwrap() == old,
@@ -59,7 +61,7 @@ fn a_snapshot_is_taken_and_restored_in_seven_steps() {
     assert!(read(&daemon) == new);
     assert!(daemon.count("blocks_hit") > 0, "the cache took no part");
     // 5 to 7: what is read after the restore is the snapshot alone.
-    run(script(&place, "restore").args(back_end(&snapshot, &origin)));
+    run(restore(&place).args(back_end(&snapshot, &origin)));
     for _ in 0..2 {
         assert!(
             read(&daemon) == old,
@@ -124,15 +126,46 @@ fn writes_wait_while_a_snapshot_is_taken() {
 fn a_failed_command_leaves_the_volume_resumed() {
     let place = Place::usual();
     let daemon = place.serve();
-    let failed = script(&place, "take").arg("false").status().unwrap();
+    let failed = take(&place).arg("false").status().unwrap();
     assert_eq!(failed.code(), Some(1));
-    let failed = script(&place, "restore")
+    refused(take(&place).arg("/no/such"), 1, &["cannot be run"]);
+    assert!(!is_quiesced(&daemon));
+    let failed = restore(&place)
         .args(["sh", "-c", "exit 7"])
         .status()
         .unwrap();
     assert_eq!(failed.code(), Some(7));
     assert_eq!(daemon.status()["volumes"][0]["quiesced"], false);
     assert_eq!(daemon.count("invalidations"), 1);
+    daemon.stop();
+}
+
+#[test]
+fn a_volume_is_held_until_the_last_of_a_snapshot_has_ended_whatever_dies_first() {
+    let place = Place::usual();
+    let daemon = place.serve();
+    // The command is killed, and what it ran goes on.
+    let held = place.path("held");
+    let wait = format!("touch {}; sleep 2", held.display());
+    let mut killed = restore(&place).args(["sh", "-c", &wait]).spawn().unwrap();
+    common::until("the command runs", || held.exists());
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert!(is_quiesced(&daemon));
+    common::until("the volume goes on", || !is_quiesced(&daemon));
+    assert_eq!(daemon.count("invalidations"), 1);
+    // Both are killed.
+    let wait = "echo $$ > $0; exec sleep 60";
+    let mut killed = take(&place)
+        .args(["sh", "-c", wait, &held.display().to_string()])
+        .spawn()
+        .unwrap();
+    let pid = || fs::read_to_string(&held).ok()?.trim().parse::<i32>().ok();
+    common::until("the command runs", || pid().is_some());
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    run(Command::new("kill").arg(pid().unwrap().to_string()));
+    common::until("the volume goes on", || !is_quiesced(&daemon));
     daemon.stop();
 }
 

@@ -434,8 +434,8 @@ fn a_configuration_that_cannot_be_written_changes_nothing() {
     let place = Place::usual();
     let daemon = place.serve();
     let site = Site::start(&place);
-    // What is written beside the file has no room there; of root's, permissions are no obstacle.
-    fs::create_dir(place.path("hotset.toml.new")).unwrap();
+    // Of root's, permissions are no obstacle; a second name is.
+    fs::hard_link(place.path("hotset.toml"), place.path("second")).unwrap();
     let before = fs::read_to_string(place.path("hotset.toml")).unwrap();
     let mode = r#"{"mode":"pass-through"}"#;
     let answer = site.with(&site.operator, "PUT", "/api/v1/volumes/vol/mode", mode);

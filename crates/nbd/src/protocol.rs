@@ -17,6 +17,7 @@ pub mod coverage;
 pub mod errno;
 pub mod export;
 pub mod gather;
+pub mod printable;
 pub mod replies;
 pub mod reply;
 pub mod request;

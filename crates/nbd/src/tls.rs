@@ -10,6 +10,10 @@
 //! stream without TLS's own farewell reads as its end: NBD frames its messages
 //! and notices what is cut short.
 
+mod dates;
+
+pub use dates::valid_between;
+
 use block::{Buf, IoError, IoResult, Kind, Pool, Shared, Stream};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};

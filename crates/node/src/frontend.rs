@@ -64,9 +64,10 @@ pub trait Frontend<D> {
     /// Listens at `place` no longer; those who came by it stay.
     fn close(&self, _place: &str) {}
 
-    /// Shows those who come from now on what `listen` says.
-    fn renew(&self, _listen: &Listen) -> IoResult {
-        Ok(())
+    /// Shows those who come from now on what `listen` says, and its files have; whether that is
+    /// something else than before.
+    fn renew(&self, _listen: &Listen) -> IoResult<bool> {
+        Ok(false)
     }
 
     /// Fills in its part of a report.

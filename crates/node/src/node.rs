@@ -16,12 +16,15 @@ mod losses;
 mod owing;
 mod pool;
 mod pools;
+mod queue;
 mod refusal;
 mod reload;
 mod retry;
 mod returns;
+mod snapshot;
 mod stop;
 mod troubles;
+mod turns;
 mod volumes;
 mod waiting;
 mod wear;
@@ -46,6 +49,7 @@ use control::config::{self, Config, Name};
 use filter::{Latencies, Profiled, Tap, Tapped, Timed};
 use job::{Detaching, Jobs};
 use late::Returns;
+use queue::Queue;
 use refusal::{Refusal, refusal};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -108,7 +112,9 @@ pub struct Node<P: Platform> {
     jobs: RefCell<Jobs>,
     /// Volumes that are giving up their logs.
     detaching: RefCell<BTreeMap<Name, Rc<Detaching>>>,
-    changing: Cell<bool>,
+    queue: Queue,
+    /// Distinguishes the changes of this node from those of one before it.
+    incarnation: u64,
     /// Devices are being asked how worn they are.
     asks_wear: Cell<bool>,
     /// Pool devices that were late.
@@ -135,9 +141,12 @@ impl<P: Platform> Node<P> {
         for pool in &config.pools {
             let of = |name| devices.find(name).expect("checked with the configuration");
             let sources: Vec<Source> = pool.devices.value.iter().map(of).collect();
-            let opened = Pool::open(pool, &sources, &devices, Absent::Reported).await?;
+            let opened = Pool::open(pool, &sources, &devices, Absent::Reported).await;
+            let opened =
+                opened.map_err(|why| format!("{}: {why}", config.files.place(pool.line)))?;
             pools.insert(pool.name.value.clone(), Rc::new(opened));
         }
+        let began_at = platform.clock().0;
         let node = Rc::new(Node {
             began: platform.local().env().timer.now(),
             platform,
@@ -150,7 +159,8 @@ impl<P: Platform> Node<P> {
             stop: Cell::new(nanos(config.daemon.stop.value)),
             jobs: RefCell::default(),
             detaching: RefCell::default(),
-            changing: Cell::new(false),
+            queue: Queue::default(),
+            incarnation: began_at,
             asks_wear: Cell::new(false),
             returns: Returns::default(),
             troubles: Troubles::default(),
@@ -284,8 +294,9 @@ async fn refuse_claimed<P: Platform>(config: &Config, platform: &P) -> Result<()
     for other in platform.other_pools(&ours).await.map_err(refusal)? {
         let claimed = |v: &&config::Volume| other.volumes.iter().any(|n| n == v.name.as_str());
         if let Some(volume) = config.volumes.iter().find(claimed) {
+            let place = config.files.place(volume.line);
             return Err(format!(
-                "volume {} is claimed by two pools, {} and {}, which is not in the configuration; put it back there, or give it up by removing {}",
+                "{place}: volume {} is claimed by two pools, {} and {}, which is not in the configuration; put it back there, or give it up by removing {}",
                 volume.name.value,
                 volume.pool.value,
                 other.pool,

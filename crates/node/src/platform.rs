@@ -5,10 +5,12 @@
 //! Not here: what is done with an open device, and protocols over the shard's own streams,
 //! which are the same on every platform (`place`).
 
+use crate::Later;
 use crate::event::Event;
 use block::{BoxDevice, Driver, IoResult, Nanos};
 use control::address::NbdUri;
 use control::config::{self, Config, Name};
+use control::files::Files;
 use control::memory::Room;
 use control::place::Place;
 use control::protocol::Request;
@@ -16,6 +18,7 @@ use control::status::Wear;
 use layout::LogSuperblock;
 use origin::Identity;
 use shard::{Disk, Local};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// What runs a node; clones are the same.
@@ -50,6 +53,18 @@ pub trait Platform: Clone + 'static {
     /// `None` if it has no file.
     async fn amend(&self, _request: Request) -> Option<Result<(), String>> {
         None
+    }
+
+    /// Writes a new text of one of the files of the configuration, which were read as `running`,
+    /// beside it: the text says what `change` makes of the node. `roles` are those of each array
+    /// by number, with their devices. `None` if no file says such a change.
+    async fn draft(
+        &self,
+        _running: &Files,
+        _change: &Request,
+        _roles: Roles,
+    ) -> Result<Option<Box<dyn Draft>>, String> {
+        Ok(None)
     }
 
     /// The file beside a pool that remembers its devices, made if it is missing, and for
@@ -98,6 +113,16 @@ pub trait Platform: Clone + 'static {
 
     /// Reports to whoever operates the node.
     fn event(&self, event: Event);
+}
+
+/// The roles of arrays, by their names: the number of each role, and its device.
+pub type Roles = BTreeMap<String, Vec<(u32, Option<String>)>>;
+
+/// A new text of a file of the configuration, which is not in its place yet. Dropped, it is
+/// removed.
+pub trait Draft {
+    /// Puts the text into its place; the files as they are then.
+    fn commit(self: Box<Self>) -> Later<'static, Result<Files, String>>;
 }
 
 /// A pool of another configuration.

@@ -5,6 +5,7 @@ mod arrays;
 mod explain;
 mod observe;
 
+use crate::hold::Hold;
 use crate::node::{Node, Pool, Served};
 use crate::place::Opened;
 use crate::platform::Platform;
@@ -30,6 +31,8 @@ pub struct Session {
     lookups: HashMap<Name, (u64, u64)>,
     /// The recording that ends with the connection.
     pub recording: Option<Recording>,
+    /// The volume that is quiesced until the connection ends.
+    pub(crate) hold: Option<Hold>,
 }
 
 /// What was last sent of a device.

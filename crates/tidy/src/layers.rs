@@ -112,7 +112,7 @@ const LAYERS: [(&str, May); 34] = [
     ("amend", May::Use(&["control"])),
     (
         "web",
-        May::Use(&["advise", "amend", "cache", "control", "policy", "trace"]),
+        May::Use(&["advise", "cache", "control", "policy", "trace"]),
     ),
     (
         "hotset",

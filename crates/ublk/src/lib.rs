@@ -6,6 +6,8 @@
 //! Not here: asking (`uring`), serving requests (`port`), zoned devices, zero copy (a
 //! server could not verify checksums).
 
+#![deny(clippy::print_stderr)]
+
 pub mod life;
 pub mod uapi;
 

@@ -16,7 +16,7 @@ use block::{
 use std::os::fd::OwnedFd;
 use std::panic::resume_unwind;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
@@ -39,6 +39,7 @@ impl Uring {
                 epoch: Instant::now(),
                 wakers: Mutex::default(),
                 opening: Mutex::default(),
+                ends_by: AtomicU64::new(0),
             }),
         })
     }
@@ -144,6 +145,15 @@ impl Uring {
     /// A driver for the calling thread, for a caller with a loop of its own.
     pub fn driver(&self) -> IoResult<UringDriver> {
         UringDriver::new(self.shared.clone(), &Mode::ALL)
+    }
+
+    /// Has shards wait for their devices until `limit` from now when they end, and a second at
+    /// least.
+    pub fn end_within(&self, limit: Nanos) {
+        let now = self.shared.epoch.elapsed().as_nanos() as u64;
+        self.shared
+            .ends_by
+            .store(now.saturating_add(limit.0), SeqCst);
     }
 
     fn insert(&self, target: Target) -> IoResult<TargetId> {

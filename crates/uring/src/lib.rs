@@ -15,6 +15,8 @@
 //! Not here: queue depth limits and fairness (the executor's), retries after
 //! errors of a device, checksums.
 
+#![deny(clippy::print_stderr)]
+
 mod aside;
 mod bell;
 mod control;

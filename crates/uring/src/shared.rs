@@ -4,11 +4,12 @@ use crate::targets::Targets;
 use crate::waker::Waker;
 use block::{IoError, IoResult, Kind, TargetId, Unpark};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
 /// What every shard of a host is given.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Operations that a shard submits at once; more wait in order. Fewer if
     /// locked memory is capped so low that no such ring fits.
@@ -19,6 +20,8 @@ pub struct Options {
     /// the kernel refuses, a shard does without (see
     /// [`crate::UringDriver::memory_is_registered`]).
     pub registered: bool,
+    /// Is notified, in a line, of what a shard that ends waits for.
+    pub waits: fn(&str),
 }
 
 impl Default for Options {
@@ -27,6 +30,7 @@ impl Default for Options {
             entries: 1024,
             pool_bytes: 64 << 20,
             registered: true,
+            waits: |_| (),
         }
     }
 }
@@ -38,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) wakers: Mutex<Vec<Weak<Waker>>>,
     /// Paths that a thread is opening.
     pub(crate) opening: Mutex<Vec<PathBuf>>,
+    /// When shards are to have ended, in nanoseconds since `epoch`; 0 if nobody has said it.
+    pub(crate) ends_by: AtomicU64,
 }
 
 impl Shared {

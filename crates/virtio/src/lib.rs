@@ -20,6 +20,8 @@
 //! Not here: packed rings, live migration's log of dirty pages, the toggle of the write cache
 //! (QEMU does not repeat it to the next daemon).
 
+#![deny(clippy::print_stderr)]
+
 mod channel;
 mod control;
 mod device;

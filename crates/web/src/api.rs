@@ -24,8 +24,10 @@ use axum::Json;
 use axum::extract::State;
 use control::status::Status;
 use utoipa::OpenApi;
-use utoipa::openapi::RefOr;
+use utoipa::openapi::path::{ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{Object, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{RefOr, Required};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -82,6 +84,7 @@ pub fn resources() -> OpenApiRouter<App> {
         .routes(routes!(jobs::set_paused))
         .routes(routes!(jobs::cancel));
     describe_answers(router.get_openapi_mut());
+    describe_temporary(router.get_openapi_mut());
     router
 }
 
@@ -106,6 +109,27 @@ fn describe_answers(api: &mut utoipa::openapi::OpenApi) {
                 };
                 answer.description = what.to_owned();
             }
+        }
+    }
+}
+
+/// Says of each change that it may be temporary.
+fn describe_temporary(api: &mut utoipa::openapi::OpenApi) {
+    let temporary = ParameterBuilder::new()
+        .name("temporary")
+        .parameter_in(ParameterIn::Query)
+        .required(Required::False)
+        .schema(Some(Object::with_type(Type::Boolean)))
+        .description(Some(
+            "Leave the configuration file as it is: the change holds until the daemon ends",
+        ))
+        .build();
+    let paths = api.paths.paths.iter_mut();
+    for (_, item) in paths.filter(|(path, _)| !path.ends_with("/session")) {
+        let changes = [&mut item.put, &mut item.post, &mut item.delete];
+        for operation in changes.into_iter().flatten() {
+            let parameters = operation.parameters.get_or_insert_default();
+            parameters.push(RefOr::T(temporary.clone()));
         }
     }
 }

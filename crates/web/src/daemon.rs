@@ -28,6 +28,9 @@ const REPORT_AGE_MAX: Duration = Duration::from_millis(900);
 /// How long a question waits for a connection.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// The first and the longest pause between two looks at a change.
+const LOOK_PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_secs(1)];
+
 /// Counters that a live view shows.
 const LIVE: [Counter; 5] = [
     Counter::BlocksHit,
@@ -121,10 +124,13 @@ impl Daemon {
         }
         let (path, client) = (self.path.clone(), reports.client.take());
         let asked = blocking(move || {
-            // One of a daemon that has ended since is of no more use.
-            let kept = client.and_then(|mut client| Some((client.status().ok()?, client)));
-            if let Some((status, client)) = kept {
-                return Ok((client, status));
+            if let Some(mut client) = client {
+                match client.status() {
+                    Ok(status) => return Ok((client, status)),
+                    Err(error) if error.is_silence() => return Err(error),
+                    // One of a daemon that has ended since is of no more use.
+                    Err(_) => (),
+                }
             }
             let mut client = Client::connect(&path)?;
             let status = client.status()?;
@@ -170,8 +176,27 @@ impl Daemon {
 
     /// Has a change carried out, which the daemon's file says too unless it is `temporary`.
     pub async fn change(&self, request: Request, temporary: bool) -> Result<(), Problem> {
-        let change = move |client: &mut Client| amend::change(client, &request, temporary);
-        self.with_client(change).await
+        let change = Box::new(request);
+        let accepted = self.ask(Request::Change { change, temporary }).await?;
+        let Reply::Accepted(change) = accepted else {
+            return Err(Problem::unexpected(&accepted));
+        };
+        let [mut pause, longest] = LOOK_PAUSES;
+        loop {
+            let change = change.clone();
+            match self.ask(Request::Outcome { change }).await? {
+                Reply::Ended(reply) => {
+                    return match *reply {
+                        Reply::Error(why) => Err(Problem::of_daemon(&Error::Refused(why))),
+                        _ => Ok(()),
+                    };
+                }
+                // No connection is kept: whoever pauses or cancels something needs one.
+                Reply::Waiting(_) => tokio::time::sleep(pause).await,
+                other => return Err(Problem::unexpected(&other)),
+            }
+            pause = (pause * 2).min(longest);
+        }
     }
 
     async fn with_client<T: Send + 'static>(

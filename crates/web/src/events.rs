@@ -50,13 +50,16 @@ pub struct Events {
     path: PathBuf,
     kept: Vec<Event>,
     lines: usize,
+    /// The last line may have no end: its writer was cut off.
+    is_torn: bool,
     facts: Option<Facts>,
 }
 
 impl Events {
     /// Those that the file holds; lines that are no events are left out.
     pub fn load(path: &Path) -> Events {
-        Events::parse(path, &fs::read_to_string(path).unwrap_or_default())
+        let text = fs::read(path).unwrap_or_default();
+        Events::parse(path, &String::from_utf8_lossy(&text))
     }
 
     /// Those that the file at `path` holds, which says `text`.
@@ -71,6 +74,7 @@ impl Events {
             lines: text.lines().count(),
             kept,
             facts: None,
+            is_torn: !text.is_empty() && !text.ends_with('\n'),
         }
     }
 
@@ -120,11 +124,15 @@ impl Events {
             let beside = self.path.with_extension("new");
             let text: String = self.kept.iter().map(line).collect();
             // A disk that is full takes the events' memory, not the service.
-            let _ = fs::write(&beside, text).and_then(|()| fs::rename(&beside, &self.path));
+            let replaced = fs::write(&beside, text).and_then(|()| fs::rename(&beside, &self.path));
+            self.is_torn &= replaced.is_err();
         }
-        let text: String = fresh.iter().map(line).collect();
+        let mut text: String = fresh.iter().map(line).collect();
+        if self.is_torn {
+            text.insert(0, '\n');
+        }
         if let Ok(mut file) = options.append(true).create(true).open(&self.path) {
-            let _ = file.write_all(text.as_bytes());
+            self.is_torn = file.write_all(text.as_bytes()).is_err();
         }
         self.lines += fresh.len();
         self.kept.extend(fresh);
@@ -257,6 +265,23 @@ mod tests {
         let mut third = Events::load(&path);
         third.observe(Some(&status));
         assert_eq!(third.all().len(), 6);
+    }
+
+    #[test]
+    fn after_a_torn_line_and_a_byte_that_is_no_text_all_other_events_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events");
+        let kept = |events: &mut Events, text: &str| {
+            events.keep(vec![event(Severity::Info, "x", text)]);
+        };
+        kept(&mut Events::load(&path), "first");
+        let mut damaged = fs::read(&path).unwrap();
+        damaged.extend(b"\xff\xfe\n{\"at\":1,\"sever");
+        fs::write(&path, damaged).unwrap();
+        kept(&mut Events::load(&path), "second");
+        let events = Events::load(&path);
+        let texts: Vec<&str> = events.all().iter().map(|event| &*event.text).collect();
+        assert_eq!(texts, ["first", "second"]);
     }
 
     #[test]

@@ -3,11 +3,11 @@
 //! Invariants:
 //!     a wrong token is answered after a wait, one at a time; who would wait behind
 //!     [`WRONG_WAITING_MAX`] others is turned away at once
-//!     a session is known by the hash of its secret, and there are at most [`SESSIONS_MAX`]
+//!     a session is known by the hash of its secret, and a role has at most [`SESSIONS_MAX`]
 
 mod callers;
 
-pub use callers::{Operator, Reader};
+pub use callers::{Asker, NoQuery, Operator, Reader};
 
 use crate::problem::Problem;
 use crate::tokens::{Hash, Role, Tokens, hash, secret};
@@ -82,8 +82,10 @@ impl Gate {
         let session = Session { role, csrf, begun };
         let mut sessions = self.sessions.lock().expect("no holder panics");
         sessions.retain(|_, session| session.begun.elapsed() < SESSION_AGE_MAX);
-        if sessions.len() >= SESSIONS_MAX {
-            let oldest = sessions.iter().min_by_key(|(_, session)| session.begun);
+        // Who may only look signs nobody out who may change.
+        let same = sessions.iter().filter(|(_, session)| session.role == role);
+        if same.clone().count() >= SESSIONS_MAX {
+            let oldest = same.min_by_key(|(_, session)| session.begun);
             let oldest = oldest.map(|(id, _)| *id).expect("there are some");
             sessions.remove(&oldest);
         }
@@ -145,7 +147,8 @@ fn sha(bytes: &[u8]) -> Hash {
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    value.strip_prefix("Bearer ").map(str::trim)
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 fn cookie(headers: &HeaderMap) -> Option<&str> {
@@ -176,5 +179,30 @@ impl Waiting<'_> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_only_look_signs_no_operator_out() {
+        let digits = |digit: &str| digit.repeat(64);
+        let text = format!("operator {}\nread-only {}\n", digits("0"), digits("1"));
+        let gate = Gate::new(Tokens::parse(&text).unwrap(), false);
+        let (_, cookie) = gate.begin(Role::Operator);
+        for _ in 0..2 * SESSIONS_MAX {
+            gate.begin(Role::ReadOnly);
+        }
+        let mut headers = HeaderMap::new();
+        let cookie = cookie.split(';').next().unwrap();
+        headers.insert(header::COOKIE, cookie.parse().unwrap());
+        assert!(
+            gate.session(&headers)
+                .is_some_and(|s| s.role == Role::Operator)
+        );
+        let all = gate.sessions.lock().unwrap().len();
+        assert_eq!(all, SESSIONS_MAX + 1);
     }
 }

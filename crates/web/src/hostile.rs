@@ -40,7 +40,9 @@ thread_local! {
 }
 
 fn bench() -> Bench {
-    let tokens = Tokens::parse(&format!("operator {HASH}\n")).expect("these are tokens");
+    let reader = "0".repeat(HASH.len());
+    let tokens = Tokens::parse(&format!("operator {HASH}\nread-only {reader}\n"));
+    let tokens = tokens.expect("these are tokens");
     let nowhere = PathBuf::from("/nonexistent/hotset");
     let daemon = Daemon::new(nowhere.clone(), Events::load(&nowhere));
     let runtime = Builder::new_current_thread()

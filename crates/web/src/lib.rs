@@ -16,6 +16,8 @@
 //!
 //! Not here: anything that a daemon does by itself, and the page's source (`web/`).
 
+#![deny(clippy::print_stderr)]
+
 mod api;
 mod app;
 mod daemon;
@@ -39,6 +41,10 @@ pub use hostile::hostile;
 use advise::sizing::PriceBook;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+
+/// Threads that wait for the daemon: for questions and changes, for the report, for recordings,
+/// and one for lines on standard error.
+const BLOCKING_MAX: usize = daemon::CONNECTIONS_MAX + 1 + daemon::RECORDINGS_MAX + 1;
 
 /// How the server runs.
 pub struct Options {
@@ -66,7 +72,7 @@ pub fn run(options: Options) -> Result<(), String> {
     let tls = options.tls.as_ref().map(serve::Tls::of).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(daemon::CONNECTIONS_MAX + 1)
+        .max_blocking_threads(BLOCKING_MAX)
         .build()
         .map_err(|error| format!("no event loop can be had: {error}"))?;
     runtime.block_on(async {

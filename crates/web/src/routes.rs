@@ -7,23 +7,23 @@ use crate::metrics;
 use crate::page;
 use crate::problem::{Problem, no_such_address};
 use axum::Router;
-use axum::body::HttpBody as _;
+use axum::body::{Body, HttpBody as _, to_bytes};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use std::time::Duration;
+use tokio::time::timeout;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate as _};
-use tower_http::timeout::RequestBodyTimeoutLayer;
 
 /// What is sent as bytes is a trace, which is compressed already.
 const NOT_BYTES: NotForContentType = NotForContentType::const_new("application/octet-stream");
 /// The longest body of a request.
 const BODY_BYTES_MAX: usize = 64 << 10;
-/// How long a body may pause.
-const BODY_PAUSE_MAX: Duration = Duration::from_secs(10);
+/// How long a body may take, from the head of its request to its end.
+const BODY_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// How often the daemon is looked at while nobody looks.
 const WATCH_INTERVAL: Duration = Duration::from_secs(5);
@@ -48,7 +48,6 @@ pub fn router(app: App) -> Router {
         .fallback(nothing)
         .method_not_allowed_fallback(other_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(RequestBodyTimeoutLayer::new(BODY_PAUSE_MAX))
         .layer(from_fn_with_state(app.clone(), protect))
         .with_state(app)
 }
@@ -94,9 +93,32 @@ const PROTECTION: [(HeaderName, &str); 7] = [
     ),
 ];
 
+/// The request with all of its body, which a client that sends it slowly does not keep a
+/// connection with.
+async fn whole(request: Request) -> Result<Request, Problem> {
+    let (head, body) = request.into_parts();
+    let problem = |status, what| {
+        let remedy = "see docs/openapi.json for what this address takes";
+        Problem::new(status, what, remedy)
+    };
+    let body = timeout(BODY_TIME_MAX, to_bytes(body, BODY_BYTES_MAX)).await;
+    let body = body.map_err(|_| {
+        let what = format!("the body did not come within {BODY_TIME_MAX:?}");
+        problem(StatusCode::REQUEST_TIMEOUT, what)
+    })?;
+    let body = body.map_err(|cause| {
+        let what = format!("the body is longer than {BODY_BYTES_MAX} bytes, or broken: {cause}");
+        problem(StatusCode::PAYLOAD_TOO_LARGE, what)
+    })?;
+    Ok(Request::from_parts(head, Body::from(body)))
+}
+
 async fn protect(State(app): State<App>, request: Request, next: Next) -> Response {
     let has_body = !request.body().is_end_stream();
-    let mut response = next.run(request).await;
+    let mut response = match whole(request).await {
+        Ok(request) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    };
     // Who refuses may not have waited for the body, and then the connection ends.
     let ends = has_body && response.status().is_client_error();
     let headers = response.headers_mut();

@@ -5,7 +5,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,7 +42,13 @@ impl Tls {
     fn renew(&mut self) {
         match acceptor(&self.files) {
             Ok(renewed) => self.acceptor = renewed,
-            Err(why) => eprintln!("hotset web: the certificate stays as it was: {why}"),
+            Err(why) => {
+                // Standard error may be a pipe that is full, or gone.
+                let line = format!("hotset web: the certificate stays as it was: {why}\n");
+                tokio::task::spawn_blocking(move || {
+                    let _ = std::io::stderr().write_all(line.as_bytes());
+                });
+            }
         }
     }
 }
@@ -98,7 +104,8 @@ pub async fn serve(
     let mut interrupt = signals(SignalKind::interrupt())?;
     let mut terminate = signals(SignalKind::terminate())?;
     let mut hangup = signals(SignalKind::hangup())?;
-    println!("hotset web: listening on {scheme}://{address}/");
+    let listening = format!("hotset web: listening on {scheme}://{address}/\n");
+    let _ = std::io::stdout().write_all(listening.as_bytes());
     let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let accepted = tokio::select! {

@@ -69,7 +69,9 @@ impl Tokens {
                     ));
                 }
                 let tokens = Tokens::parse(&text).ok_or_else(|| {
-                    format!("{shown} holds no tokens of hotset; remove it for new ones")
+                    format!(
+                        "{shown} holds no tokens of hotset, or not both; remove it for new ones"
+                    )
                 })?;
                 Ok((tokens, Vec::new()))
             }
@@ -106,7 +108,11 @@ impl Tokens {
             Some((role, hash))
         };
         let tokens: Option<Vec<_>> = text.lines().map(line).collect();
-        tokens.filter(|tokens| !tokens.is_empty()).map(Tokens)
+        let has_all = |tokens: &Vec<(Role, Hash)>| {
+            let has = |role| tokens.iter().any(|(other, _)| *other == role);
+            Role::ALL.into_iter().all(has)
+        };
+        tokens.filter(has_all).map(Tokens)
     }
 
     fn write(&self, path: &Path) -> std::io::Result<()> {
@@ -116,12 +122,21 @@ impl Tokens {
                 .mode(0o700)
                 .create(directory)?;
         }
+        // A disk that is full leaves no half of it.
+        let beside = path.with_extension("new");
+        let _ = fs::remove_file(&beside);
+        let written = self.write_new(&beside);
+        let placed = written.and_then(|()| fs::rename(&beside, path));
+        if placed.is_err() {
+            let _ = fs::remove_file(&beside);
+        }
+        placed
+    }
+
+    fn write_new(&self, path: &Path) -> std::io::Result<()> {
         let mut options = OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)?;
+        let options = options.write(true).create_new(true).mode(0o600);
+        let mut file = options.open(path)?;
         for (role, hash) in &self.0 {
             writeln!(file, "{} {}", role.name(), hex(hash))?;
         }
@@ -175,6 +190,8 @@ mod tests {
             "operator",
             "operator 00\n",
             "admin 00\n",
+            // One of the two is missing.
+            &format!("operator {}\n", "0".repeat(64)),
             &format!("operator {}\n", "é".repeat(32)),
         ] {
             assert!(with(text, 0o600).contains("holds no tokens"), "{text}");

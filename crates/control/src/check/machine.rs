@@ -1,18 +1,21 @@
 //! Whether this machine has what a configuration names.
 
 use super::arrays;
-use crate::config::{At, Config, Device, Name};
+use crate::config::{At, Config, Device, Listen, Name};
 use crate::memory;
 use crate::problem::Problem;
+use nbd::tls::{Acceptor, Identity, valid_between};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Seek, SeekFrom};
+use std::net::TcpListener;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// The longest path of a unix socket, in bytes.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// Appends what this machine lacks of the devices.
+/// Appends what this machine lacks of the devices: those that use them wait for that, or go
+/// without.
 pub fn devices(config: &Config, problems: &mut Vec<Problem>) {
     for device in &config.devices {
         readable(&device.tls_ca, problems);
@@ -26,6 +29,11 @@ pub fn devices(config: &Config, problems: &mut Vec<Problem>) {
                 continue;
             }
         };
+        if size == 0 || !size.is_multiple_of(block::SECTOR_BYTES) {
+            let what = format!("{} has {size} B", path.display());
+            let remedy = "give it a size that is a multiple of 512 bytes";
+            problems.push(Problem::new(path.line, what, remedy));
+        }
         for volume in &config.volumes {
             if volume.origin.value == device.name.value
                 && let Some(wanted) = &volume.size
@@ -62,14 +70,89 @@ pub fn sockets(config: &Config, is_listened: impl Fn(&Path) -> bool, problems: &
         for path in [&listen.unix, &listen.vhost_user].into_iter().flatten() {
             socket(path.line, &path.value, &is_listened, problems);
         }
-        let files = [
-            &listen.tls_certificate,
-            &listen.tls_key,
-            &listen.tls_client_ca,
-        ];
-        for file in files {
-            readable(file, problems);
+        if listen.vhost_user.is_none() {
+            certificates(listen, problems);
         }
+    }
+}
+
+/// Appends what is in the way of listening on ports.
+pub fn ports(config: &Config, problems: &mut Vec<Problem>) {
+    for tcp in config
+        .listeners
+        .iter()
+        .filter_map(|listen| listen.tcp.as_ref())
+    {
+        if let Err(cause) = TcpListener::bind(tcp.value.0) {
+            let remedy = match cause.kind() {
+                ErrorKind::AddrInUse => {
+                    "stop what listens there, perhaps another hotset, or choose another port"
+                }
+                ErrorKind::AddrNotAvailable => "choose an address of this machine",
+                _ => "choose another port",
+            };
+            let what = format!("{} cannot be listened on ({cause})", tcp.value.0);
+            problems.push(Problem::new(tcp.line, what, remedy));
+        }
+    }
+}
+
+/// Appends what is wrong with what a listener shows, and with whom it trusts.
+fn certificates(listen: &Listen, problems: &mut Vec<Problem>) {
+    let before = problems.len();
+    let mut read = |file: &Option<At<PathBuf>>| {
+        readable(file, problems);
+        let file = file.as_ref()?;
+        Some((std::fs::read(&file.value).ok()?, file.line))
+    };
+    let (certificate, key) = (read(&listen.tls_certificate), read(&listen.tls_key));
+    let authority = read(&listen.tls_client_ca);
+    let (Some((certificates, line)), Some((key, _))) = (certificate, key) else {
+        return;
+    };
+    if problems.len() > before {
+        return;
+    }
+    let identity = Identity {
+        certificates: &certificates,
+        key: &key,
+    };
+    let authority = authority.as_ref().map(|(pem, _)| pem.as_slice());
+    if let Err(error) = Acceptor::new(identity, authority) {
+        let remedy = "give files in PEM: a certificate, its own key, and an authority";
+        problems.push(Problem::new(line, error.to_string(), remedy));
+    }
+}
+
+/// Appends certificates that clients refuse by their dates; `now` is in seconds since 1970.
+pub fn dates(config: &Config, now: u64, found: &mut Vec<Problem>) {
+    for listen in &config.listeners {
+        let Some(file) = &listen.tls_certificate else {
+            continue;
+        };
+        let pem = std::fs::read(&file.value).unwrap_or_default();
+        let Some((from, until)) = valid_between(&pem) else {
+            continue;
+        };
+        let name = file.value.display();
+        let days = |seconds: u64| seconds.div_ceil(24 * 3600);
+        let what = match (now.checked_sub(until), from.checked_sub(now)) {
+            (Some(past), _) if past > 0 => {
+                format!(
+                    "the certificate of {name} has expired, {} days ago",
+                    days(past)
+                )
+            }
+            (_, Some(ahead)) if ahead > 0 => {
+                format!(
+                    "the certificate of {name} is not valid yet, for {} days",
+                    days(ahead)
+                )
+            }
+            _ => continue,
+        };
+        let remedy = "renew it, and run `hotset reload`: clients refuse it";
+        found.push(Problem::new(file.line, what, remedy));
     }
 }
 
@@ -167,6 +250,7 @@ mod tests {
         let connects = |path: &Path| UnixStream::connect(path).is_ok();
         devices(&config, &mut problems);
         sockets(&config, connects, &mut problems);
+        ports(&config, &mut problems);
         problems.iter().map(ToString::to_string).collect()
     }
 
@@ -179,6 +263,10 @@ mod tests {
         let live = at("live");
         let _listener = UnixListener::bind(&live).unwrap();
         let long = at(&"x".repeat(100));
+        let port = TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = port.local_addr().unwrap();
+        let odd = at("odd");
+        std::fs::write(&odd, [0; 513]).unwrap();
         let device = |path: &str| format!("[[device]]\nname = \"d\"\npath = \"{path}\"\n");
         let listen =
             |rest: &str| format!("[daemon]\ncontrol = \"{}\"\n[[listen]]\n{rest}\n", at("c"));
@@ -205,6 +293,17 @@ mod tests {
                 listen(&format!("tls_key = \"{}\"", at("key"))),
                 "cannot be read",
             ),
+            (
+                listen(&format!(
+                    "tls_certificate = \"{file}\"\ntls_key = \"{file}\""
+                )),
+                "no certificate in it",
+            ),
+            (
+                listen(&format!("tcp = \"{taken}\"")),
+                "cannot be listened on",
+            ),
+            (device(&odd), "has 513 B"),
         ] {
             let mut text = text;
             if !text.contains("[daemon]") {

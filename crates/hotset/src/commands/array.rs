@@ -8,7 +8,7 @@ pub use show::text;
 
 use super::text::{Argument, argument};
 use crate::Failure;
-use crate::commands::daemon::{Change, Control};
+use crate::commands::daemon::{Change, Control, waits};
 use clap::Subcommand;
 use control::client::Client;
 use control::protocol::{NamedOrNew, Request};
@@ -190,7 +190,7 @@ fn status(control: &Control, array: Option<&str>, json: bool) -> Result<(), Fail
 fn scrub(control: &Control, array: String, repair: bool) -> Result<(), Failure> {
     let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
     let name = array.clone();
-    let begun = client.command(&Request::Scrub { array, repair });
+    let begun = client.change(&Request::Scrub { array, repair }, true, waits);
     begun.map_err(Failure::runtime)?;
     loop {
         let found = ask(&mut client, Some(&name))?;

@@ -4,6 +4,7 @@ use super::table::count;
 use crate::Failure;
 use crate::commands::daemon::Control;
 use crate::configuration::{read, read_alone, warnings};
+use crate::platform::machine;
 use crate::platform::ublk::stack;
 use clap::Args;
 use control::client::Client;
@@ -37,7 +38,9 @@ pub fn run(command: &Check) -> Result<(), Failure> {
         let lines = own.iter().map(|problem| config.files.show(problem));
         return Err(Failure::Usage(lines.collect::<Vec<_>>().join("\n")));
     }
-    for warning in warnings(&config) {
+    let lacking = control::check::lacking(&config, machine::time_of_day());
+    let lacking = lacking.iter().map(|problem| config.files.show(problem));
+    for warning in lacking.chain(warnings(&config)) {
         println!("{warning} (a warning)");
     }
     println!(

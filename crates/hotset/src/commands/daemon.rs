@@ -4,6 +4,7 @@ use crate::Failure;
 use clap::Args;
 use control::client::Client;
 use control::protocol::Request;
+use std::io::Write;
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -42,8 +43,25 @@ impl Change {
     /// Has `request` carried out, and the file say the same unless it is temporary.
     pub fn carry_out(&self, request: &Request) -> Result<(), Failure> {
         let mut client = Client::connect(&self.control.control).map_err(Failure::runtime)?;
-        amend::change(&mut client, request, self.temporary).map_err(Failure::runtime)
+        let done = client.change(request, self.temporary, waits);
+        done.map(drop).map_err(Failure::runtime)
     }
+}
+
+/// Says that a change takes a while.
+pub fn waits(change: &str, before: usize) {
+    // Less than a second says nothing to a script or a person.
+    let before = match before {
+        0 => "the daemon works on it".to_owned(),
+        1 => "another change comes first".to_owned(),
+        more => format!("{more} other changes come first"),
+    };
+    let mut stderr = std::io::stderr();
+    let _ = writeln!(
+        stderr,
+        "hotset: {before}; it goes on though you leave, and `hotset job outcome {change}` says what \
+         came of it"
+    );
 }
 
 /// How often to look, from 0.05 seconds to a day.

@@ -2,7 +2,7 @@
 
 use super::table::Table;
 use crate::Failure;
-use crate::commands::daemon::{Change, Control};
+use crate::commands::daemon::{Change, Control, waits};
 use clap::Subcommand;
 use control::client::Client;
 use control::job::Job as Listed;
@@ -32,6 +32,13 @@ pub enum Job {
     Pause(Paused),
     /// Have it go on
     Resume(Paused),
+    /// Wait for what has come of a change whose command was left
+    Outcome {
+        #[command(flatten)]
+        control: Control,
+        /// The change, as its command named it
+        change: String,
+    },
 }
 
 #[derive(clap::Args)]
@@ -53,6 +60,11 @@ pub fn run(command: Job) -> Result<(), Failure> {
         Job::Pause(command) => return pause(command, true),
         Job::Resume(command) => return pause(command, false),
         Job::Cancel { change, job } => return change.carry_out(&Request::CancelJob { job }),
+        Job::Outcome { control, change } => {
+            let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
+            let ended = client.outcome(&change, Some(waits));
+            return ended.map(drop).map_err(Failure::runtime);
+        }
         Job::List { control, json } => (control, json),
     };
     let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;

@@ -9,6 +9,9 @@ use clap::Subcommand;
 use control::client::Client;
 use control::protocol::Request;
 use control::section::Section;
+use std::ffi::OsString;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
 
 #[derive(Subcommand)]
 pub enum Volume {
@@ -48,6 +51,22 @@ pub enum Volume {
         control: Control,
         /// The volume
         volume: String,
+    },
+    /// Run COMMAND while the volume is quiesced, which takes a snapshot of its origin
+    ///
+    /// The volume goes on when COMMAND has ended, whatever that or this command dies of. The exit
+    /// status is that of COMMAND.
+    Snapshot {
+        #[command(flatten)]
+        control: Control,
+        /// COMMAND restores a snapshot: what is cached is forgotten before the volume goes on
+        #[arg(long)]
+        restore: bool,
+        /// The volume
+        volume: String,
+        /// What takes or restores the snapshot
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
     },
     /// Add a volume and offer it to clients
     Add {
@@ -99,6 +118,12 @@ pub fn run(command: Volume) -> Result<(), Failure> {
         Volume::Quiesce { control, volume } => (control.once(), Request::Quiesce { volume }),
         Volume::Resume { control, volume } => (control.once(), Request::Resume { volume }),
         Volume::Invalidate { control, volume } => (control.once(), Request::Invalidate { volume }),
+        Volume::Snapshot {
+            control,
+            restore,
+            volume,
+            command,
+        } => return snapshot(&control, volume, restore, &command),
         Volume::Add {
             change,
             volume,
@@ -131,6 +156,41 @@ pub fn run(command: Volume) -> Result<(), Failure> {
         }
     };
     change.carry_out(&request)
+}
+
+/// Runs `command` while the daemon holds `volume`, as long as a connection lasts which the command
+/// has too: should this process be killed, the volume is held until the command has ended.
+fn snapshot(
+    control: &Control,
+    volume: String,
+    forget: bool,
+    command: &[OsString],
+) -> Result<(), Failure> {
+    let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
+    client
+        .command(&Request::Hold { volume, forget })
+        .map_err(Failure::runtime)?;
+    // SAFETY: the descriptor is open, and no memory is involved.
+    let inherited = unsafe { libc::fcntl(client.connection().as_raw_fd(), libc::F_SETFD, 0) };
+    if inherited < 0 {
+        return Err(Failure::runtime(std::io::Error::last_os_error()));
+    }
+    let (program, arguments) = command.split_first().expect("clap requires one");
+    let ran = std::process::Command::new(program).args(arguments).status();
+    client
+        .command(&Request::Release)
+        .map_err(Failure::runtime)?;
+    let ran = ran.map_err(|error| {
+        let program = program.display();
+        Failure::Runtime(format!(
+            "{program} cannot be run ({error}); correct COMMAND"
+        ))
+    })?;
+    let killed = |signal: Option<i32>| signal.map_or(1, |signal| 128 + signal);
+    match ran.code().unwrap_or_else(|| killed(ran.signal())) {
+        0 => Ok(()),
+        status => Err(Failure::Answered(u8::try_from(status).unwrap_or(1))),
+    }
 }
 
 /// Says what a volume owes that is to give up its log, which may take hours.

@@ -36,6 +36,16 @@ pub fn wait<T>(mut claim: impl FnMut() -> IoResult<T>) -> IoResult<T> {
     claim()
 }
 
+/// Whether a process listens on the unix socket at `path`, and goes on to: one that is about to
+/// end is waited for.
+pub fn stays_listened(path: &Path) -> bool {
+    let free = wait(|| match uring::is_listened(path) {
+        true => Err(IoError::new(Kind::Busy, "is listened on")),
+        false => Ok(()),
+    });
+    free.is_err()
+}
+
 /// How often what a process that has ended holds is tried, [`CLAIM_PAUSE`] apart: two minutes.
 const LEFT_ATTEMPTS: u32 = 2400;
 

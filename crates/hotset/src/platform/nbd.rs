@@ -3,14 +3,15 @@
 //! Invariant: a socket is listened on ⟺ the configuration that runs has it.
 
 use super::{UringPlatform, read};
-use block::{Address, Gate, IoError, IoResult, Kind, Nanos, TargetId};
-use control::config::{Config, Listen};
+use block::{Address, Gate, IoResult, Nanos, TargetId};
+use control::config::{At, Config, Listen};
 use control::status::Status;
 use nbd::protocol::server_handshake::TlsPolicy;
 use nbd::serve::{Listening, Tls};
 use nbd::tls::{Acceptor, Identity};
 use node::{About, Door, Frontend, Later, NbdFrontend, Platform as _};
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::rc::Rc;
 use uring::{Uring, UringDriver};
 
@@ -21,8 +22,12 @@ pub struct Socket {
     place: String,
     target: TargetId,
     tls: Option<Tls>,
+    shown: Shown,
     uri: String,
 }
+
+/// What the files of a listener's certificate, key and authority have.
+type Shown = [Option<Vec<u8>>; 3];
 
 impl Socket {
     /// Listens where `listen` says; nothing if that is not for NBD.
@@ -32,12 +37,14 @@ impl Socket {
             (None, Some(tcp)) => Address::Tcp(tcp.value.0.to_string().into()),
             (None, None) => return Ok(None),
         };
-        let tls = tls(listen)?;
+        let shown = shown(listen)?;
+        let tls = tls(&shown).map_err(|error| error.on(listen.place()))?;
         let (target, bound) = host.listen(&address)?;
         Ok(Some(Socket {
             place: listen.place(),
             target,
             tls,
+            shown,
             uri: match bound {
                 Address::Unix(path) => format!("nbd+unix:///?socket={path}"),
                 Address::Tcp(host) => format!("nbd://{host}/"),
@@ -46,19 +53,22 @@ impl Socket {
     }
 }
 
+/// Reads the files of a listener.
+fn shown(listen: &Listen) -> IoResult<Shown> {
+    let file = |file: &Option<At<PathBuf>>| file.as_ref().map(|f| read(&f.value)).transpose();
+    Ok([
+        file(&listen.tls_certificate)?,
+        file(&listen.tls_key)?,
+        file(&listen.tls_client_ca)?,
+    ])
+}
+
 /// What a listener's clients are shown.
-fn tls(listen: &Listen) -> IoResult<Option<Tls>> {
-    let (Some(certificate), Some(key)) = (&listen.tls_certificate, &listen.tls_key) else {
+fn tls(shown: &Shown) -> IoResult<Option<Tls>> {
+    let [Some(certificates), Some(key), authority] = shown else {
         return Ok(None);
     };
-    let (certificates, key) = (read(&certificate.value)?, read(&key.value)?);
-    let identity = Identity {
-        certificates: &certificates,
-        key: &key,
-    };
-    let authority = listen.tls_client_ca.as_ref();
-    let authority = authority.map(|file| read(&file.value)).transpose()?;
-    let acceptor = Acceptor::new(identity, authority.as_deref())?;
+    let acceptor = Acceptor::new(Identity { certificates, key }, authority.as_deref())?;
     Ok(Some((acceptor, TlsPolicy::Required)))
 }
 
@@ -66,6 +76,7 @@ fn tls(listen: &Listen) -> IoResult<Option<Tls>> {
 struct Open {
     place: String,
     uri: String,
+    shown: Shown,
     listening: Rc<Listening>,
 }
 
@@ -100,6 +111,7 @@ impl NbdSockets {
         self.open.borrow_mut().push(Open {
             place: socket.place,
             uri: socket.uri,
+            shown: socket.shown,
             listening,
         });
     }
@@ -151,16 +163,19 @@ impl Frontend<Door<UringDriver>> for NbdSockets {
         }
     }
 
-    fn renew(&self, listen: &Listen) -> IoResult {
-        let tls = tls(listen)?;
-        let all = self.open.borrow();
-        let open = all.iter().find(|open| open.place == listen.place());
-        let open = open.ok_or_else(|| {
-            let what = "is not listened on; see `hotset status`";
-            IoError::new(Kind::Invalid, what).on(listen.place())
-        })?;
+    fn renew(&self, listen: &Listen) -> IoResult<bool> {
+        let mut all = self.open.borrow_mut();
+        let Some(open) = all.iter_mut().find(|open| open.place == listen.place()) else {
+            return Ok(false);
+        };
+        let shown = shown(listen)?;
+        if shown == open.shown {
+            return Ok(false);
+        }
+        let tls = tls(&shown).map_err(|error| error.on(listen.place()))?;
         open.listening.renew(tls);
-        Ok(())
+        open.shown = shown;
+        Ok(true)
     }
 
     fn stats(&self, status: &mut Status) {

@@ -1,6 +1,7 @@
 //! Volumes as disks of virtual machines: the frontend of vhost-user-blk.
 
 use super::UringPlatform;
+use crate::log;
 use block::{Device, Env, Gate, IoResult, Nanos, Stream};
 use control::doors::Guest;
 use control::status::Status;
@@ -79,7 +80,7 @@ impl VirtioFrontend {
             depth: guest.depth as u16,
         };
         // Of a thread, which the platform is not for.
-        let log = Arc::new(|line: String| eprintln!("hotset: {line}"));
+        let log = Arc::new(|line: String| log::line(&line));
         let bells: Bells = Arc::new(|event| {
             let mut bell = Bell::new(event)?;
             Ok(Box::new(move || bell.raise()))

@@ -229,6 +229,8 @@ impl Place {
         let received = loop {
             match socket.recv(&mut state) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
+                // Of the one before.
+                Ok(len) if state[..len].starts_with(b"STOPPING=1") => (),
                 other => break other,
             }
         };

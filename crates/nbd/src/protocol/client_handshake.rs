@@ -7,6 +7,7 @@
 //!     one option for ever is given up after [`REPLIES_MAX`] replies.
 
 use super::gather::Gather;
+use super::printable::printable;
 use super::session::{PAYLOAD_BYTES_MAX, Session};
 use super::wire::{
     BASE_ALLOCATION, Cursor, EXPORT_NAME_PADDING, IHAVEOPT, NBDMAGIC, OLDSTYLE_MAGIC,
@@ -348,7 +349,7 @@ impl ClientHandshake {
             rep::ERR_BLOCK_SIZE_REQD => "block sizes must be asked for",
             _ => "refused",
         };
-        let text = String::from_utf8_lossy(data);
+        let text = printable(data);
         if kind & rep::ERROR_BIT == 0 || text.is_empty() {
             said.into()
         } else {

@@ -8,6 +8,7 @@
 //! Not here: whether the pieces of a read cover it ([`super::coverage`]).
 
 use super::gather::Gather;
+use super::printable::printable;
 use super::reply::{ReplyHead, ReplyHeads};
 use super::wire::{STRING_BYTES_MAX, chunk};
 
@@ -300,7 +301,7 @@ impl Replies {
                     let event = Event::Error {
                         cookie: chunk.cookie,
                         code: *code,
-                        message: String::from_utf8_lossy(message).into_owned(),
+                        message: printable(message),
                     };
                     self.state = chunk.after();
                     return Ok(Some(event));

@@ -141,6 +141,11 @@ impl<P: Platform> Node<P> {
             Request::Status
             | Request::Configuration
             | Request::Reload
+            | Request::Change { .. }
+            | Request::Outcome { .. }
+            | Request::Ping
+            | Request::Hold { .. }
+            | Request::Release
             | Request::CancelJob { .. }
             | Request::PauseJob { .. }
             | Request::Observe { .. }
@@ -166,6 +171,13 @@ impl<P: Platform> Node<P> {
                     Some(text) => self.named_or_new(NamedOrNew::New(text))?,
                     None => self.known(&volume.origin.value)?,
                 };
+                if *origin.name() != volume.origin.value {
+                    return Err(format!(
+                        "device {} is not the origin of volume {}; name it there",
+                        origin.name(),
+                        volume.name.value
+                    ));
+                }
                 let known = Self::known_by(&origin).into_iter();
                 let added = Change::AddVolume(Box::new(volume.clone()));
                 let changes: Vec<_> = known.chain([added]).collect();
@@ -282,21 +294,6 @@ impl<P: Platform> Node<P> {
                     device: device?,
                 };
                 self.devices.end_exchange(&change).await
-            }
-            Request::Amended {
-                file,
-                from,
-                to,
-                text,
-            } => {
-                let mut config = (*self.devices.config()).clone();
-                let files = config.files.amended(&file, from, to, &text);
-                config.files = files.ok_or_else(|| {
-                    let file = file.display();
-                    format!("the daemon has read {file} as another text; run `hotset reload`")
-                })?;
-                self.devices.adopt(config);
-                Ok(())
             }
             Request::Scrub { array, repair } => {
                 self.devices.scrub(&array, repair)?;

@@ -1,28 +1,15 @@
 //! The node at the other end of the control socket: questions are answered at
-//! any time, changes one after the other.
+//! any time, changes in their turn.
 
 use super::Node;
 use super::refusal::Refusal;
 use crate::event::Event;
 use crate::platform::Platform;
 use crate::report::Session;
-use block::{IoError, Nanos};
+use block::IoError;
 use control::protocol::{Reply, Request, Running};
 use control::serve::Handler;
-use std::cell::Cell;
 use std::rc::Rc;
-
-/// How often it is looked whether a change has ended.
-const TICK: Nanos = Nanos::from_millis(10);
-
-/// Marks that a change runs.
-struct Changing<'a>(&'a Cell<bool>);
-
-impl Drop for Changing<'_> {
-    fn drop(&mut self) {
-        self.0.set(false);
-    }
-}
 
 /// The control socket's view of a node.
 pub struct Controlled<P: Platform>(pub Rc<Node<P>>);
@@ -51,36 +38,30 @@ impl<P: Platform> Handler for Controlled<P> {
             }
             Request::Record { volume } => Some(node.record(volume, session).map(|()| Reply::Done)),
             Request::TakeRecords => Some(node.take_records(session)),
+            Request::Ping => Some(Ok(Reply::Done)),
             _ => None,
         };
         if let Some(answer) = answer {
             return answer.unwrap_or_else(Reply::Error);
         }
-        if node.stopped.get() {
-            return Reply::Error("the daemon is stopping; try again once it is back".into());
-        }
-        // What is cancelled or paused may be the change that is going on.
-        if let Request::PauseJob { job, paused } = &request {
-            let done = node.pause(job, *paused);
-            return done.map_or_else(Reply::Error, |()| Reply::Done);
-        }
-        if let Request::CancelJob { job } = &request {
-            let cancelled = node.cancel(job).await;
-            return cancelled.map_or_else(Reply::Error, |()| Reply::Done);
-        }
-        if node.changing.replace(true) {
-            return Reply::Error("another change is going on; try again".into());
-        }
-        let _changing = Changing(&node.changing);
-        if matches!(request, Request::Reload) {
-            return node
-                .reload()
-                .await
-                .map_or_else(Reply::Error, Reply::Reloaded);
-        }
-        match node.change(request).await {
-            Ok(()) => Reply::Done,
-            Err(refusal) => Reply::Error(refusal),
+        match request {
+            Request::Change { change, temporary } => {
+                let accepted = node.take_change(*change, temporary).await;
+                accepted.map_or_else(Reply::Error, Reply::Accepted)
+            }
+            Request::Outcome { change } => node.queue.look(&change),
+            Request::Hold { volume, forget } => {
+                let held = node.hold(volume, forget, session).await;
+                held.map_or_else(Reply::Error, |()| Reply::Done)
+            }
+            Request::Release => match session.hold.take() {
+                Some(hold) => hold.release().await,
+                None => Reply::Error("this connection holds no volume; see `hold`".into()),
+            },
+            request => match node.at_once(&request).await {
+                Some(reply) => reply,
+                None => node.in_turn(request, false).await,
+            },
         }
     }
 
@@ -91,17 +72,57 @@ impl<P: Platform> Handler for Controlled<P> {
 }
 
 impl<P: Platform> Node<P> {
-    /// Reads the configuration and runs it, once no other change is going on.
-    pub async fn reload_in_turn(&self) -> Result<(), Refusal> {
-        let timer = self.env().timer;
-        while self.changing.get() && !self.stopped.get() {
-            timer.sleep(TICK).await;
+    /// Carries out what may be about the change that is going on, or lets a volume go on.
+    pub(super) async fn at_once(self: &Rc<Self>, request: &Request) -> Option<Reply> {
+        let done = match request {
+            _ if self.stopped.get() => return None,
+            Request::PauseJob { job, paused } => self.pause(job, *paused),
+            Request::CancelJob { job } => self.cancel(job).await,
+            Request::Resume { volume } if !self.queue.is_about(volume) => self.resume(volume).await,
+            _ => return None,
+        };
+        Some(done.map_or_else(Reply::Error, |()| Reply::Done))
+    }
+
+    /// Takes a change that its client does not wait for here; its name.
+    async fn take_change(
+        self: &Rc<Self>,
+        request: Request,
+        temporary: bool,
+    ) -> Result<String, Refusal> {
+        if !request.is_change() {
+            return Err("that is no change; ask it by itself".into());
         }
-        if self.stopped.get() {
-            return Ok(());
+        if let Some(reply) = self.at_once(&request).await {
+            return Ok(self.note_outcome(reply));
         }
-        self.changing.set(true);
-        let _changing = Changing(&self.changing);
-        self.reload().await.map(drop)
+        match &request {
+            Request::ReplaceMember { array, member, .. }
+                if temporary && self.is_in_sync(array, member) =>
+            {
+                return Err(
+                    "an exchange of a sound member is not temporary: the next start would lack the \
+                     new one. Leave out --temporary."
+                        .into(),
+                );
+            }
+            // Asked by what watches arrays, which is not to wait; it asks again.
+            Request::Exchanged { .. } if self.queue.is_busy() => {
+                return Err("another change is going on; it is tried again".into());
+            }
+            _ => (),
+        }
+        self.accept(request, !temporary)
+    }
+
+    /// Whether `member`, a device or the number of a role, is in sync.
+    fn is_in_sync(&self, array: &str, member: &str) -> bool {
+        let arrays = self.devices.reports(self.env().timer.now());
+        let array = arrays.into_iter().find(|other| other.name == array);
+        let members = array.into_iter().flat_map(|array| array.members);
+        let mut its = members.filter(|other| {
+            other.device.as_deref() == Some(member) || other.role.to_string() == member
+        });
+        its.any(|member| member.state == "in sync")
     }
 }

@@ -9,14 +9,26 @@ use super::Node;
 use super::refusal::Refusal;
 use crate::event::Event;
 use crate::platform::Platform;
-use control::plan::{Verdict, plan, verdict};
+use block::Nanos;
+use control::config::Config;
+use control::plan::{Change, Step, Verdict, plan, verdict};
+
+/// How long the files may take to be read.
+const READ_MAX: Nanos = Nanos::from_secs(30);
 
 impl<P: Platform> Node<P> {
     /// Reads the configuration and runs it; what has changed, in a line each.
     pub(super) async fn reload(&self) -> Result<Vec<String>, Refusal> {
-        let wanted = self.platform.configuration().await?;
+        let reading = self.platform.configuration();
+        let wanted = self.env().timer.timeout(READ_MAX, reading).await;
+        let wanted = wanted.ok_or_else(|| {
+            format!(
+                "the files of the configuration cannot be read within {READ_MAX}, and nothing was \
+                 changed; see to their file system"
+            )
+        })??;
         let steps = plan(&self.devices.config(), &wanted);
-        let lines = |of: &[control::plan::Step]| {
+        let lines = |of: &[Step]| {
             let lines = of.iter().map(|step| step.show(&wanted.files));
             lines.collect::<Vec<_>>()
         };
@@ -27,20 +39,63 @@ impl<P: Platform> Node<P> {
                 lines(&refused).join("\n")
             ));
         }
+        let renewed = self.renew(&wanted, &steps)?;
         for (done, step) in steps.iter().enumerate() {
             let Ok(change) = &step.change else { continue };
             if let Err(why) = self.apply(change).await {
-                let before = match done {
-                    0 => "nothing was changed".to_owned(),
-                    _ => format!("changed before it: {}", lines(&steps[..done]).join("; ")),
+                let before = [renewed.clone(), lines(&steps[..done])].concat();
+                let before = match before.is_empty() {
+                    true => "nothing was changed".to_owned(),
+                    false => format!("changed before it: {}", before.join("; ")),
                 };
                 return Err(format!("{}: {why}; {before}", step.show(&wanted.files)));
             }
             let what = step.show(&wanted.files);
             self.platform.event(Event::Reloaded { what });
         }
-        let done = lines(&steps);
+        let done = [renewed, lines(&steps)].concat();
         self.devices.adopt(wanted);
         Ok(done)
+    }
+
+    /// Has the listeners that stay as they are show what their files have now, such as a renewed
+    /// certificate; those that show something else, in a line each.
+    fn renew(&self, wanted: &Config, steps: &[Step]) -> Result<Vec<String>, Refusal> {
+        let is_opened = |place: &str| {
+            let opens = |step: &Step| match &step.change {
+                Ok(Change::OpenListener(listen) | Change::RenewListener(listen)) => {
+                    listen.place() == place
+                }
+                _ => false,
+            };
+            steps.iter().any(opens)
+        };
+        let mut renewed = Vec::new();
+        for listen in wanted
+            .listeners
+            .iter()
+            .filter(|listen| !is_opened(&listen.place()))
+        {
+            let place = wanted.files.place(listen.line);
+            for frontend in &self.frontends {
+                let shows = frontend.renew(listen);
+                let shows = shows.map_err(|error| {
+                    let done = match renewed.is_empty() {
+                        true => "nothing was changed".to_owned(),
+                        false => format!("changed before it: {}", renewed.join("; ")),
+                    };
+                    format!("{place}: {error}; {done}")
+                })?;
+                if shows {
+                    let what = format!(
+                        "{place}: listener {} shows what its files have now",
+                        listen.place()
+                    );
+                    self.platform.event(Event::Reloaded { what: what.clone() });
+                    renewed.push(what);
+                }
+            }
+        }
+        Ok(renewed)
     }
 }

@@ -20,6 +20,14 @@ const SHORTER: u64 = 4;
 const TICK: Nanos = Nanos::from_millis(10);
 
 impl<P: Platform> Node<P> {
+    /// How long [`Node::stop`] takes at most: the change that is being made and the clients, the
+    /// origins, the pools and the arrays.
+    pub fn stop_max(&self) -> Nanos {
+        let (grace, stop) = (self.grace.get(), self.stop.get());
+        let shorter = Nanos(stop.0 / SHORTER);
+        grace + grace + stop + shorter + shorter
+    }
+
     /// Stops accepting, finishes what is in flight, makes it durable.
     pub async fn stop(&self) -> Result<(), Refusal> {
         self.stopped.set(true);
@@ -31,13 +39,17 @@ impl<P: Platform> Node<P> {
         let (quiesced, volumes): (Vec<_>, Vec<_>) = volumes
             .into_iter()
             .partition(|(_, served)| is_quiesced(served));
-        for (_, served) in &quiesced {
+        let closes = quiesced.iter().map(async |(_, served)| {
             // What it holds back fails: the origin is somebody else's now.
-            if let Some(log) = served.volume.inner().log() {
-                log.engine().close().await;
-            }
-            served.volume.inner().cached().close().await;
-        }
+            let close = async {
+                if let Some(log) = served.volume.inner().log() {
+                    log.engine().close().await;
+                }
+                served.volume.inner().cached().close().await;
+            };
+            let _ = self.env().timer.timeout(self.grace.get(), close).await;
+        });
+        join_all(closes).await;
         let frontends = self.frontends.iter();
         join_all(frontends.map(|frontend| frontend.shut_down(self.grace.get()))).await;
         let ends = volumes.iter().map(|(name, served)| self.end(name, served));
@@ -79,7 +91,7 @@ impl<P: Platform> Node<P> {
         }
         let timer = self.env().timer;
         let end = timer.now() + self.grace.get();
-        while self.changing.get() && timer.now() < end {
+        while self.queue.is_busy() && timer.now() < end {
             timer.sleep(TICK).await;
         }
     }

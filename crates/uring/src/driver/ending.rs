@@ -5,11 +5,17 @@ use super::{CANCEL, UringDriver, Work};
 use crate::ring::Wait;
 use block::{Driver, Nanos};
 use io_uring::opcode;
+use std::collections::BTreeMap;
 use std::mem;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// How long a driver that is dropped waits for its devices before it gives up
-/// the memory of operations that do not end.
+/// the memory of operations that do not end, where the host does not say it.
 const DRAIN_MAX: Nanos = Nanos::from_secs(30);
+/// How long it waits at least.
+const DRAIN_MIN: Nanos = Nanos::from_secs(1);
+/// After this time it says what it waits for.
+const SILENT_MAX: Nanos = Nanos::from_millis(500);
 /// How often it asks waiting operations to end.
 const CANCEL_EVERY: Nanos = Nanos::from_millis(20);
 
@@ -34,11 +40,16 @@ impl UringDriver {
         self.slots
             .retain(|_, slot| !matches!(&slot.work, Work::Stream(op) if op.is_resolving()));
         let until = self.now() + limit;
+        let mut says_at = self.now() + SILENT_MAX;
         let mut done = Vec::new();
         while self.slots.iter().any(|(_, slot)| ends(&slot.work)) {
             let left = until.since(self.now());
             if left == Nanos::ZERO {
                 return false;
+            }
+            if self.now() >= says_at {
+                says_at = Nanos::MAX;
+                (self.host.options.waits)(&self.waited_for(left));
             }
             self.push_backlog();
             self.cancel_waiting();
@@ -47,6 +58,36 @@ impl UringDriver {
             done.clear();
         }
         true
+    }
+
+    /// What has not ended, in a line.
+    fn waited_for(&self, left: Nanos) -> String {
+        let name = |work: &Work| match work {
+            Work::Disk(disk, _) => self.disks.get(*disk).disk.geometry.name.to_string(),
+            Work::Stream(_) => "connections".to_owned(),
+            Work::Port(_) => "block devices of volumes".to_owned(),
+        };
+        let mut waited_for: BTreeMap<String, usize> = BTreeMap::new();
+        for (_, slot) in self.slots.iter().filter(|(_, slot)| ends(&slot.work)) {
+            *waited_for.entry(name(&slot.work)).or_default() += 1;
+        }
+        let each = waited_for
+            .iter()
+            .map(|(name, count)| format!("{name} ({count})"));
+        let each: Vec<String> = each.collect();
+        let left = left.0.div_ceil(1_000_000_000);
+        format!(
+            "operations have not ended on {}; they are waited for, at most {left} s; after that \
+             the kernel keeps this process until they end",
+            each.join(", ")
+        )
+    }
+
+    fn drain_max(&self) -> Nanos {
+        match self.host.ends_by.load(Relaxed) {
+            0 => DRAIN_MAX,
+            ends_by => Nanos(ends_by).since(self.now()).max(DRAIN_MIN),
+        }
     }
 
     fn cancel_waiting(&mut self) {
@@ -72,7 +113,7 @@ fn ends(work: &Work) -> bool {
 
 impl Drop for UringDriver {
     fn drop(&mut self) {
-        let ended = self.end(DRAIN_MAX);
+        let ended = self.end(self.drain_max());
         if !ended && !self.ports.is_empty() {
             // What has not ended may still land: no other server may begin before.
             return;

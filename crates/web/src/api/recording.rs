@@ -32,7 +32,7 @@ const PIECES_MAX: usize = 16;
 #[serde(deny_unknown_fields)]
 pub struct RecordingEnd {
     /// After this time, 600 at most.
-    #[schema(maximum = 600)]
+    #[schema(exclusive_minimum = 0, maximum = 600)]
     seconds: f64,
     /// After this many requests, if they come first.
     requests: Option<usize>,

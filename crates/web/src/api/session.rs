@@ -2,6 +2,7 @@
 
 use super::body::Body;
 use crate::app::App;
+use crate::gate::NoQuery;
 use crate::problem::Problem;
 use crate::tokens::Role;
 use axum::Json;
@@ -36,6 +37,7 @@ pub struct Session {
     (status = 200, body = Session), (status = "default", body = Problem, content_type = "application/problem+json")
 ))]
 pub async fn sign_in(
+    _: NoQuery,
     State(app): State<App>,
     Body(credentials): Body<Credentials>,
 ) -> Result<impl IntoResponse, Problem> {
@@ -53,7 +55,7 @@ pub async fn sign_in(
     (status = 200, description = "The session of the cookie", body = Session),
     (status = 204, description = "There is no session")
 ))]
-pub async fn shown(State(app): State<App>, headers: HeaderMap) -> Response {
+pub async fn shown(_: NoQuery, State(app): State<App>, headers: HeaderMap) -> Response {
     let Some(session) = app.gate.session(&headers) else {
         return StatusCode::NO_CONTENT.into_response();
     };
@@ -68,7 +70,7 @@ pub async fn shown(State(app): State<App>, headers: HeaderMap) -> Response {
 #[utoipa::path(delete, path = "/api/v1/session", tag = "session", security(()), responses(
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
 ))]
-pub async fn sign_out(State(app): State<App>, headers: HeaderMap) -> impl IntoResponse {
+pub async fn sign_out(_: NoQuery, State(app): State<App>, headers: HeaderMap) -> impl IntoResponse {
     let cookie = app.gate.end(&headers);
     (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)])
 }

@@ -3,7 +3,7 @@
 use super::body::{Body, Device, Path, Query};
 use super::change::change;
 use crate::app::App;
-use crate::gate::{Operator, Reader};
+use crate::gate::{Asker, Operator, Reader};
 use crate::problem::Problem;
 use axum::Json;
 use axum::extract::State;
@@ -147,7 +147,7 @@ pub struct Range {
     (status = 200, body = Explained), (status = "default", body = Problem, content_type = "application/problem+json")
 ))]
 pub async fn explain(
-    _: Reader,
+    _: Asker,
     State(app): State<App>,
     Path(volume): Path<String>,
     Query(range): Query<Range>,

@@ -1,0 +1,68 @@
+//! What of a file is no part of its TOML, and stays when that changes.
+
+/// How a file is written.
+pub(crate) struct Form {
+    has_mark: bool,
+    /// Every line ends in a carriage return too.
+    has_returns: bool,
+}
+
+/// The byte order mark.
+const MARK: char = '\u{feff}';
+
+impl Form {
+    /// That of `text`.
+    pub(crate) fn of(text: &str) -> Form {
+        let has_returns =
+            text.contains("\r\n") && text.matches("\r\n").count() == text.matches('\n').count();
+        Form {
+            has_mark: text.starts_with(MARK),
+            has_returns,
+        }
+    }
+
+    /// The text without that.
+    pub(crate) fn plain(&self, text: &str) -> String {
+        let text = text.strip_prefix(MARK).unwrap_or(text);
+        match self.has_returns {
+            true => text.replace("\r\n", "\n"),
+            false => text.to_owned(),
+        }
+    }
+
+    /// The text with it.
+    pub(crate) fn apply(&self, text: &str) -> String {
+        let mark = if self.has_mark {
+            MARK.to_string()
+        } else {
+            String::new()
+        };
+        let text = match self.has_returns {
+            true => text.replace('\n', "\r\n"),
+            false => text.to_owned(),
+        };
+        mark + &text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_order_mark_and_the_ends_of_lines_stay() {
+        for text in [
+            "a\nb\n",
+            "\u{feff}a\nb\n",
+            "a\r\nb\r\n",
+            "\u{feff}a\r\nb\r\n",
+        ] {
+            let form = Form::of(text);
+            assert_eq!(form.plain(text), "a\nb\n");
+            assert_eq!(form.apply("a\nb\n"), text);
+        }
+        // Of both kinds, each line is left as it is.
+        let mixed = "a\r\nb\n";
+        assert_eq!(Form::of(mixed).plain(mixed), mixed);
+    }
+}

@@ -1,0 +1,260 @@
+//! The log of the daemon: lines on standard error, written by a thread of their own.
+//!
+//! Invariants:
+//!     whoever logs never waits for standard error, and no failure of it is felt by anybody
+//!     at most [`LINES_MAX`] lines wait; further lines are counted, and so are those that cannot be
+//!     written; the count is written as soon as a line can be
+//!
+//! Not here: limits on lines that peers can cause, which whoever writes them has.
+//!
+//! A command that is no daemon has no such thread: its lines are written at once.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
+
+/// Lines that wait at most.
+const LINES_MAX: usize = 1024;
+/// The longest line, in bytes.
+const LINE_BYTES_MAX: usize = 16 << 10;
+/// How long the end of the process waits for lines.
+const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
+
+static LOG: OnceLock<Log> = OnceLock::new();
+
+/// Begins the thread.
+pub fn begin() -> io::Result<()> {
+    let output = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+    let log = LOG.get_or_init(Log::new);
+    let thread = std::thread::Builder::new().name("log".into());
+    thread.spawn(move || log.write(output)).map(drop)
+}
+
+/// Logs `text`, of which each line becomes one.
+pub fn line(text: &str) {
+    match LOG.get() {
+        Some(log) => log.push(text),
+        None => {
+            let _ = io::stderr().write_all(shown(text).as_bytes());
+        }
+    }
+}
+
+/// Waits until all lines are written, for a moment.
+pub fn flush() {
+    if let Some(log) = LOG.get() {
+        let waits = |state: &mut State| state.is_writing || !state.entries.is_empty();
+        let state = log.lock();
+        // What is not written by then is lost with the process.
+        let _ = log.written.wait_timeout_while(state, FLUSH_TIME_MAX, waits);
+    }
+}
+
+struct Log {
+    state: Mutex<State>,
+    /// There is a line to write.
+    pushed: Condvar,
+    /// No line waits.
+    written: Condvar,
+}
+
+enum Entry {
+    Line(String),
+    /// So many lines are missing in this place.
+    Missing(u64),
+}
+
+impl Entry {
+    fn show(&self) -> String {
+        match self {
+            Entry::Line(text) => shown(text),
+            Entry::Missing(lines) => shown(&format!(
+                "{lines} lines of the log are missing here: standard error did not take them"
+            )),
+        }
+    }
+
+    fn lines(&self) -> u64 {
+        match self {
+            Entry::Line(_) => 1,
+            Entry::Missing(lines) => *lines,
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    entries: VecDeque<Entry>,
+    is_writing: bool,
+    /// Lines that were neither written nor wait.
+    left_out: u64,
+}
+
+impl State {
+    fn push(&mut self, text: &str) {
+        // One place is for what is missing.
+        if self.entries.len() >= LINES_MAX - 1 {
+            self.left_out += 1;
+            return;
+        }
+        self.note_left_out();
+        self.entries.push_back(Entry::Line(text.to_owned()));
+    }
+
+    fn note_left_out(&mut self) {
+        match std::mem::take(&mut self.left_out) {
+            0 => (),
+            lines => self.entries.push_back(Entry::Missing(lines)),
+        }
+    }
+}
+
+impl Log {
+    fn new() -> Log {
+        Log {
+            state: Mutex::default(),
+            pushed: Condvar::new(),
+            written: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic under this lock")
+    }
+
+    fn push(&self, text: &str) {
+        self.lock().push(text);
+        self.pushed.notify_one();
+    }
+
+    /// Writes lines for ever.
+    fn write(&self, mut output: impl Write) {
+        let mut works = true;
+        loop {
+            let entry = self.next(works);
+            works = output.write_all(entry.show().as_bytes()).is_ok();
+            let mut state = self.lock();
+            state.is_writing = false;
+            if !works {
+                state.left_out += entry.lines();
+            }
+        }
+    }
+
+    /// What is to be written next. Where nothing could be written, it takes another line for that
+    /// to be tried again.
+    fn next(&self, works: bool) -> Entry {
+        let mut state = self.lock();
+        loop {
+            if works && state.entries.is_empty() {
+                state.note_left_out();
+            }
+            if let Some(entry) = state.entries.pop_front() {
+                state.is_writing = true;
+                return entry;
+            }
+            self.written.notify_all();
+            state = self.pushed.wait(state).expect("no panic under this lock");
+        }
+    }
+}
+
+/// Lines as standard error shows them.
+fn shown(text: &str) -> String {
+    let mut shown = String::new();
+    for line in text.split('\n') {
+        let end = line.floor_char_boundary(LINE_BYTES_MAX);
+        shown.push_str("hotset: ");
+        shown.push_str(&line[..end]);
+        shown.push('\n');
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    /// Standard error that takes a write, or refuses it, when the test says so.
+    struct Slow {
+        answers: Receiver<bool>,
+        written: Sender<String>,
+    }
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            // The test has ended.
+            let Ok(takes) = self.answers.recv() else {
+                return Ok(bytes.len());
+            };
+            if !takes {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            let _ = self
+                .written
+                .send(String::from_utf8_lossy(bytes).into_owned());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn log() -> (Arc<Log>, Sender<bool>, Receiver<String>) {
+        let (answer, answers) = channel();
+        let (written, lines) = channel();
+        let log = Arc::new(Log::new());
+        let writer = log.clone();
+        std::thread::spawn(move || writer.write(Slow { answers, written }));
+        (log, answer, lines)
+    }
+
+    #[test]
+    fn who_logs_does_not_wait_and_what_is_left_out_is_counted() {
+        let (log, answer, lines) = log();
+        for n in 0..LINES_MAX + 500 {
+            log.push(&n.to_string());
+        }
+        for _ in 0..=LINES_MAX {
+            answer.send(true).unwrap();
+        }
+        let written: Vec<String> = lines.iter().take(LINES_MAX).collect();
+        assert_eq!(written[0], "hotset: 0\n");
+        let missing = written
+            .iter()
+            .position(|line| line.contains("are missing here"));
+        let missing = missing.expect("it is said that lines are missing");
+        let count: usize = written[missing].split(' ').nth(1).unwrap().parse().unwrap();
+        assert_eq!(missing + count, LINES_MAX + 500);
+    }
+
+    #[test]
+    fn what_standard_error_refuses_is_counted_and_later_lines_are_written() {
+        let (log, answer, lines) = log();
+        for (text, takes) in [("one", true), ("two", false), ("three", false)] {
+            log.push(text);
+            answer.send(takes).unwrap();
+            while log.lock().is_writing || !log.lock().entries.is_empty() {
+                std::thread::yield_now();
+            }
+        }
+        // The count of the first, which is refused too.
+        answer.send(false).unwrap();
+        (0..3).for_each(|_| answer.send(true).unwrap());
+        log.push("four");
+        log.push("five");
+        let written: Vec<String> = lines.iter().take(3).collect();
+        assert_eq!(written[0], "hotset: one\n");
+        let text = written.concat();
+        assert!(
+            text.contains("are missing here") && text.contains("five"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,82 @@
+//! A volume that is quiesced for as long as a connection lasts, for a snapshot of its origin.
+//!
+//! Invariants:
+//!     however the connection ends, the volume goes on after it
+//!     if its origin may have been changed meanwhile, the volume goes on only once what was cached
+//!     of it is forgotten
+//!     the daemon ends first ⟹ the next one has nothing cached of the volume (`stop`)
+
+use super::Node;
+use super::refusal::Refusal;
+use crate::event::Event;
+use crate::hold::Hold;
+use crate::platform::Platform;
+use crate::report::Session;
+use block::Nanos;
+use control::protocol::{Reply, Request};
+use std::rc::Rc;
+
+/// How long after a failure the end of a hold is tried again.
+const AGAIN: Nanos = Nanos::from_secs(1);
+
+impl<P: Platform> Node<P> {
+    /// Quiesces `volume` for as long as `session` lasts.
+    pub(super) async fn hold(
+        self: &Rc<Self>,
+        volume: String,
+        forget: bool,
+        session: &mut Session,
+    ) -> Result<(), Refusal> {
+        if session.hold.is_some() {
+            return Err("this connection holds a volume; release it first".into());
+        }
+        let request = Request::Quiesce {
+            volume: volume.clone(),
+        };
+        if let Reply::Error(refusal) = self.in_turn(request, false).await {
+            return Err(refusal);
+        }
+        let node = self.clone();
+        let end = Box::pin(async move { node.end_hold(volume, forget).await });
+        session.hold = Some(Hold::new(self.env().spawn, end));
+        Ok(())
+    }
+
+    async fn end_hold(self: Rc<Self>, volume: String, forget: bool) -> Reply {
+        let mut is_first = true;
+        loop {
+            let why = match self.try_end_hold(&volume, forget).await {
+                Reply::Error(why) => why,
+                reply => return reply,
+            };
+            let is_held = self
+                .volume(&volume)
+                .is_ok_and(|volume| volume.inner().cached().is_quiesced());
+            if self.stopped.get() || !is_held {
+                return Reply::Error(why);
+            }
+            if std::mem::take(&mut is_first) {
+                let what = format!(
+                    "volume {volume} does not go on after its snapshot yet, and it is tried again: {why}"
+                );
+                self.platform.event(Event::Frontend { what });
+            }
+            self.env().timer.sleep(AGAIN).await;
+        }
+    }
+
+    async fn try_end_hold(self: &Rc<Self>, volume: &str, forget: bool) -> Reply {
+        let volume = || volume.to_owned();
+        if forget {
+            let request = Request::Invalidate { volume: volume() };
+            if let Reply::Error(why) = self.in_turn(request, false).await {
+                return Reply::Error(why);
+            }
+        }
+        let request = Request::Resume { volume: volume() };
+        match self.at_once(&request).await {
+            Some(reply) => reply,
+            None => self.in_turn(request, false).await,
+        }
+    }
+}

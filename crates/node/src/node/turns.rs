@@ -1,0 +1,119 @@
+//! Changes in their turn, whoever waits for them.
+//!
+//! Invariants:
+//!     a change that was accepted is carried out or refused, whether or not its client stays
+//!     a change is in the files of the configuration ⟺ it was made and was to last
+//!
+//! Not here: what is answered at any time (`controlled`).
+
+use super::Node;
+use super::queue::{Full, Queued};
+use super::refusal::Refusal;
+use crate::platform::{Draft, Platform};
+use control::protocol::{Reply, Request};
+use control::status::Array;
+use std::rc::Rc;
+
+impl<P: Platform> Node<P> {
+    /// Takes a change into the queue; its name.
+    pub(super) fn accept(
+        self: &Rc<Self>,
+        request: Request,
+        lasts: bool,
+    ) -> Result<String, Refusal> {
+        if self.stopped.get() {
+            return Err("the daemon is stopping; try again once it is back".into());
+        }
+        let name = self.next_name();
+        let queued = Queued {
+            name: name.clone(),
+            request,
+            lasts,
+        };
+        self.queue.push(queued).map_err(|Full(changes)| {
+            format!("{changes} changes wait already; see `hotset job list` for what goes on")
+        })?;
+        self.begin_next();
+        Ok(name)
+    }
+
+    /// A name for a change, which a daemon that is started again does not give.
+    fn next_name(&self) -> String {
+        format!("{:x}-{}", self.incarnation, self.queue.number())
+    }
+
+    /// Has the outcome of a change that did not wait its turn known; its name.
+    pub(super) fn note_outcome(&self, reply: Reply) -> String {
+        let name = self.next_name();
+        self.queue.note(name.clone(), reply);
+        name
+    }
+
+    /// Begins the next change, if none goes on, in a task of its own that no client ends.
+    fn begin_next(self: &Rc<Self>) {
+        let Some(next) = self.queue.begin() else {
+            return;
+        };
+        let node = self.clone();
+        self.env().spawn.spawn(async move {
+            let reply = match node.stopped.get() {
+                true => Reply::Error("the daemon is stopping; try again once it is back".into()),
+                false => {
+                    let made = node.carry_out(next.request, next.lasts).await;
+                    made.unwrap_or_else(Reply::Error)
+                }
+            };
+            node.queue.end(next.name, reply);
+            node.begin_next();
+        });
+    }
+
+    async fn carry_out(&self, request: Request, lasts: bool) -> Result<Reply, Refusal> {
+        if matches!(request, Request::Reload) {
+            return self.reload().await.map(Reply::Reloaded);
+        }
+        // The text is written beside its file first, so that what cannot be written is not made.
+        let draft = match lasts {
+            true => self.draft(&request).await?,
+            false => None,
+        };
+        self.change(request).await?;
+        if let Some(draft) = draft {
+            let files = draft.commit().await?;
+            let mut config = (*self.devices.config()).clone();
+            config.files = files;
+            self.devices.adopt(config);
+        }
+        Ok(Reply::Done)
+    }
+
+    async fn draft(&self, request: &Request) -> Result<Option<Box<dyn Draft>>, Refusal> {
+        let arrays = self.devices.reports(self.env().timer.now());
+        let roles = |array: Array| {
+            let members = array.members.into_iter();
+            let roles = members.map(|member| (member.role, member.device));
+            (array.name, roles.collect())
+        };
+        let roles = arrays.into_iter().map(roles).collect();
+        let running = &self.devices.config().files;
+        self.platform.draft(running, request, roles).await
+    }
+
+    /// Has a change made in its turn; what it has come to.
+    pub(super) async fn in_turn(self: &Rc<Self>, request: Request, lasts: bool) -> Reply {
+        match self.accept(request, lasts) {
+            Ok(name) => self.queue.outcome(&name).await,
+            Err(refusal) => Reply::Error(refusal),
+        }
+    }
+
+    /// Reads the configuration and runs it, once no other change is going on.
+    pub async fn reload_in_turn(self: &Rc<Self>) -> Result<(), Refusal> {
+        match self.in_turn(Request::Reload, false).await {
+            // Nobody waits for it any more.
+            Reply::Error(_) if self.stopped.get() => Ok(()),
+            Reply::Error(refusal) => Err(refusal),
+            _ => Ok(()),
+        }
+    }
+}
