@@ -166,7 +166,10 @@ impl Log {
 fn shown(text: &str) -> String {
     let mut shown = String::new();
     for line in text.split('\n') {
-        let end = line.floor_char_boundary(LINE_BYTES_MAX);
+        let mut end = line.len().min(LINE_BYTES_MAX);
+        while !line.is_char_boundary(end) {
+            end -= 1;
+        }
         shown.push_str("hotset: ");
         shown.push_str(&line[..end]);
         shown.push('\n');

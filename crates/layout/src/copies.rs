@@ -1,7 +1,9 @@
 //! Which of the two copies of a superblock holds.
 
 use crate::signature::{UNKNOWN, foreign};
-use crate::{Superblock, SuperblockError};
+use crate::{
+    BITMAP_BLOCKS, BLOCK_BYTES, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, newest_bitmap,
+};
 
 /// The first copy, from the first [`PROBE_BYTES`](crate::PROBE_BYTES) of a
 /// device, or as many as it has; `None` if they cannot be read.
@@ -46,13 +48,25 @@ pub fn current_superblock(
         (Err(SuperblockError::Blank), Err(SuperblockError::Damaged(_))) => {
             Err(SuperblockError::Blank)
         }
-        (Err(SuperblockError::Foreign(UNKNOWN)), Ok(superblock)) if start.is_some_and(begun) => {
+        (Err(SuperblockError::Foreign(UNKNOWN)), Ok(superblock))
+            if start.is_some_and(begun) || is_ours(start, &superblock) =>
+        {
             Ok(superblock)
         }
         // A first copy that something else has overwritten is not ours any more.
         (Err(SuperblockError::Foreign(what)), Ok(_)) => Err(SuperblockError::Foreign(what)),
         (first, second) => newest(first, second),
     }
+}
+
+/// Whether the first copy is noise and no more: what follows it is the device's own.
+fn is_ours(start: Option<&[u8]>, superblock: &Superblock) -> bool {
+    let (Some(start), from) = (start, SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES) else {
+        return false;
+    };
+    let bitmap = start.get(from..from + BITMAP_BLOCKS as usize * BLOCK_BYTES);
+    let bitmap = bitmap.and_then(|bitmap| newest_bitmap(bitmap, superblock.device));
+    superblock.role == Role::Witness && start.len() == from || bitmap.is_some()
 }
 
 /// The newer of two copies. If neither can be read: what the better one is.
@@ -80,7 +94,7 @@ pub fn newest(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{PROBE_BYTES, Role, SUPERBLOCK_BLOCKS, Uuid};
+    use crate::{Bitmap, PROBE_BYTES, Uuid};
 
     const SUPERBLOCK_BYTES: usize = SUPERBLOCK_BLOCKS as usize * crate::BLOCK_BYTES;
 
@@ -174,5 +188,19 @@ mod tests {
             holds(&other, &whole),
             Err(SuperblockError::Foreign(_))
         ));
+    }
+
+    #[test]
+    fn noise_in_the_first_copy_alone_hides_nothing() {
+        let (whole, mut noise) = (bytes(1), vec![0xa5; SUPERBLOCK_BYTES]);
+        // Of a witness there is nothing else.
+        let first = first_superblock(Some(&noise));
+        let second = second_superblock(Some(&whole));
+        assert!(current_superblock(Some(&noise), first, second).is_ok());
+        assert!(holds(&noise, &whole).is_err());
+        let mut bitmap = vec![0; BLOCK_BYTES];
+        Bitmap::none().encode(Uuid(2), &mut bitmap);
+        noise.extend(bitmap);
+        assert_eq!(holds(&noise, &whole), Ok(1));
     }
 }

@@ -13,8 +13,8 @@
 //!     the newest commit's records are whole, or the device is damaged
 //!     a group at or before `retired` is never carried out again
 
-use crate::log_superblock::newest_of;
 use crate::page::{PageError, PageHeader, kind, open, seal};
+use crate::pair::Paired;
 use crate::record::record;
 use crate::signature::{JOURNAL_MAGIC, foreign};
 use crate::superblock::{has_checksum, name_field, name_of, set_checksum};
@@ -138,16 +138,23 @@ impl JournalSuperblock {
         })
     }
 
-    /// As [`LogSuperblock::newest`](crate::LogSuperblock::newest).
-    pub fn newest(blocks: [Option<&[u8]>; 2]) -> Result<JournalSuperblock, SuperblockError> {
-        newest_of(blocks, JournalSuperblock::decode, |superblock| {
-            superblock.sequence
-        })
-    }
-
     /// The block that half `half`, 0 or 1, begins at.
     pub fn half_at(&self, half: u64) -> u64 {
         LOG_AREA + half * self.half
+    }
+}
+
+impl Paired for JournalSuperblock {
+    fn decode(block: &[u8]) -> Result<JournalSuperblock, SuperblockError> {
+        JournalSuperblock::decode(block)
+    }
+
+    fn encode(&self, out: &mut [u8]) {
+        JournalSuperblock::encode(self, out);
+    }
+
+    fn sequence(&self) -> u64 {
+        self.sequence
     }
 }
 

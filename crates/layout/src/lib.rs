@@ -29,6 +29,7 @@ mod log_record;
 mod log_superblock;
 mod map;
 mod page;
+mod pair;
 mod plan;
 mod record;
 mod segment;
@@ -55,6 +56,7 @@ pub use log_superblock::{
 };
 pub use map::{Entry, EntryRow, MapPage, Mask, entries_per_page, is_checksum};
 pub use page::{PageError, PageHeader};
+pub use pair::{Pair, Paired};
 pub use plan::{Area, BITMAP_BLOCKS, Plan, PlanError, SUPERBLOCK_BLOCKS};
 pub use record::Row;
 pub use segment::{Segment, SegmentCopy, SegmentRow};

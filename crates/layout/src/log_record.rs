@@ -28,7 +28,8 @@ record! {
         40 log: u32, "the log that it belongs to";
         44 extents: u16, "extents that follow, at most 128";
         46 blocks: u16, "blocks after the header, at most 128";
-        48 reserved: u128, "zero";
+        48 durable_to: u64, "every record before this number was durable when it was written, on each copy that was trusted; 0 if that is unknown";
+        56 complete_to: u64, "and each before this one was written to both copies, though not flushed; 0 likewise";
     }
 }
 
@@ -85,6 +86,10 @@ pub struct Record {
     pub fence: u64,
     /// When it was written, in nanoseconds of a clock that all incarnations share.
     pub written_at: u64,
+    /// Every record before it was durable on each copy that was trusted.
+    pub durable_to: u64,
+    /// Every record before it was written to both copies.
+    pub complete_to: u64,
     /// The log.
     pub log: u32,
     /// What became of which blocks; later ones hold.
@@ -108,7 +113,8 @@ impl Record {
             log: self.log,
             extents: self.extents.len() as u16,
             blocks: self.crcs.len() as u16,
-            reserved: 0,
+            durable_to: self.durable_to,
+            complete_to: self.complete_to,
         };
         let body = &mut out[PageHeader::BYTES..];
         row.encode(body);
@@ -156,6 +162,8 @@ impl Record {
             done_to: row.done_to,
             fence: row.fence,
             written_at: row.written_at,
+            durable_to: row.durable_to,
+            complete_to: row.complete_to,
             log: row.log,
             extents,
             crcs: crcs_of(crcs),

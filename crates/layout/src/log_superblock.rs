@@ -10,10 +10,13 @@
 //!     of the superblocks of one log the one with the greatest `sequence` holds
 //!     a copy is trusted ⟹ it is in that one's mask, and its own epoch is that one's
 
+use crate::pair::{Pair, Paired};
 use crate::record::record;
-use crate::signature::{LOG_MAGIC, UNKNOWN, foreign};
+use crate::signature::{LOG_MAGIC, foreign};
 use crate::superblock::{has_checksum, name_field, name_of, set_checksum};
-use crate::{BLOCK_BYTES, IDENTITY_BYTES_MAX, SEGMENT_BLOCKS, SuperblockError, Uuid};
+use crate::{
+    BLOCK_BYTES, IDENTITY_BYTES_MAX, ORIGIN_RECORD_BYTES_MAX, SEGMENT_BLOCKS, SuperblockError, Uuid,
+};
 
 /// The version of the format of write-back logs, and that of one with a journal.
 pub const LOG_VERSIONS: [u32; 2] = [3, 4];
@@ -32,7 +35,7 @@ const WITNESS: u8 = 2;
 record! {
     /// A superblock of a write-back log. Its last four bytes are the CRC32C of the rest of
     /// the block.
-    LogSuperblockRow, 480 {
+    LogSuperblockRow, 488 {
         0 magic: [u8; 8], "`WRITEBAK`";
         8 version: u32, "4 with a journal, else 3; 2 and 1 if segments have no summaries; any other is refused";
         12 role: u8, "0 the first copy, 1 the second, 2 the witness";
@@ -54,6 +57,8 @@ record! {
         392 journal: u128, "the uuid of its journal, the one that may be replayed; 0 for none";
         408 reserved: u64, "zero";
         416 journal_name: [u8; 64], "the name of the device with the journal, likewise";
+        480 record_bytes: u32, "bytes of the record of the origin, which follows; 0 for none";
+        484 reserved2: u32, "zero";
     }
 }
 
@@ -90,12 +95,15 @@ pub struct LogSuperblock {
     pub identity: Vec<u8>,
     /// The journal that may be replayed, and its device.
     pub journal: Option<(Uuid, String)>,
+    /// What was watched of the origin; at most [`ORIGIN_RECORD_BYTES_MAX`].
+    pub record: Vec<u8>,
 }
 
 impl LogSuperblock {
     /// Writes it to a block.
     pub fn encode(&self, out: &mut [u8]) {
         assert!(out.len() == BLOCK_BYTES && self.identity.len() <= IDENTITY_BYTES_MAX);
+        assert!(self.record.len() <= ORIGIN_RECORD_BYTES_MAX);
         let mut identity = [0; IDENTITY_BYTES_MAX];
         identity[..self.identity.len()].copy_from_slice(&self.identity);
         let [first, second] = &self.devices;
@@ -124,9 +132,12 @@ impl LogSuperblock {
                 .journal
                 .as_ref()
                 .map_or([0; 64], |(_, name)| name_field(name)),
+            record_bytes: self.record.len() as u32,
+            reserved2: 0,
         };
         out.fill(0);
         row.encode(out);
+        out[LogSuperblockRow::BYTES..][..self.record.len()].copy_from_slice(&self.record);
         set_checksum(out);
     }
 
@@ -166,6 +177,10 @@ impl LogSuperblock {
         {
             return damaged("a reserved field is not zero");
         }
+        let record = block[LogSuperblockRow::BYTES..].get(..row.record_bytes as usize);
+        let Some(record) = record.filter(|record| record.len() <= ORIGIN_RECORD_BYTES_MAX) else {
+            return damaged("the record of the origin is too long");
+        };
         let journal = match row.journal {
             0 => None,
             uuid => Some((Uuid(uuid), name_of(&row.journal_name)?)),
@@ -186,43 +201,28 @@ impl LogSuperblock {
             host: name_of(&row.host)?,
             identity: identity.to_vec(),
             journal,
+            record: record.to_vec(),
         })
     }
 
     /// The one that holds, of the two blocks of a device or of the witness that could be read.
-    /// If neither can be: what the better one is. What is not a log's in the first is
-    /// somebody else's device, whatever the second is.
+    /// If neither can be: what the better one is.
     pub fn newest(blocks: [Option<&[u8]>; 2]) -> Result<LogSuperblock, SuperblockError> {
-        newest_of(blocks, LogSuperblock::decode, |superblock| {
-            superblock.sequence
-        })
+        Pair::of(blocks).newest
     }
 }
 
-/// As [`LogSuperblock::newest`], of any that `decode` reads.
-pub(crate) fn newest_of<T>(
-    blocks: [Option<&[u8]>; 2],
-    decode: impl Fn(&[u8]) -> Result<T, SuperblockError>,
-    sequence: impl Fn(&T) -> u64,
-) -> Result<T, SuperblockError> {
-    let read = |block: Option<&[u8]>| match block {
-        Some(block) => decode(block),
-        None => Err(SuperblockError::Damaged("it cannot be read")),
-    };
-    let blank = |block: Option<&[u8]>| matches!(read(block), Err(SuperblockError::Blank));
-    let begun = |block: Option<&[u8]>| block.is_some_and(|b| b[..512] == [0; 512]);
-    match blocks.map(read) {
-        [Err(SuperblockError::Version(v)), _] | [_, Err(SuperblockError::Version(v))] => {
-            Err(SuperblockError::Version(v))
-        }
-        // The first write of all was cut in the midst of it.
-        [Err(SuperblockError::Foreign(UNKNOWN)), Ok(one)] if begun(blocks[0]) => Ok(one),
-        [Err(SuperblockError::Foreign(what)), _] => Err(SuperblockError::Foreign(what)),
-        [Ok(a), Ok(b)] => Ok(if sequence(&a) >= sequence(&b) { a } else { b }),
-        [Ok(one), Err(_)] | [Err(_), Ok(one)] => Ok(one),
-        // A cut in the very first write.
-        [Err(_), Err(_)] if blank(blocks[0]) || blank(blocks[1]) => Err(SuperblockError::Blank),
-        [Err(error), Err(_)] => Err(error),
+impl Paired for LogSuperblock {
+    fn decode(block: &[u8]) -> Result<LogSuperblock, SuperblockError> {
+        LogSuperblock::decode(block)
+    }
+
+    fn encode(&self, out: &mut [u8]) {
+        LogSuperblock::encode(self, out);
+    }
+
+    fn sequence(&self) -> u64 {
+        self.sequence
     }
 }
 

@@ -170,7 +170,7 @@ impl Summary {
     }
 
     /// Its records, of `log`, each with the block of the segment that it begins at. Their `done_to`
-    /// is the summary's.
+    /// and `durable_to` are the summary's, and `complete_to` is unknown.
     pub fn records(&self, log: u32) -> Result<Vec<(u32, Record)>, PageError> {
         let mut last = Last::default();
         let (mut rest, mut at) = (&self.bytes[..], self.offset);
@@ -207,6 +207,8 @@ impl Summary {
                 done_to: self.done_to,
                 fence: last.fence,
                 written_at: last.written_at,
+                durable_to: self.durable_to,
+                complete_to: 0,
                 log,
                 extents,
                 crcs: crcs_of(crcs),

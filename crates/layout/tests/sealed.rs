@@ -27,6 +27,8 @@ fn record() -> Record {
         done_to: 0,
         fence: 0,
         written_at: 0,
+        durable_to: 0,
+        complete_to: 0,
         log: 0,
         extents: vec![extent(7, Became::Data), extent(9, Became::Zero)],
         crcs: vec![block_crc(&[0; BLOCK_BYTES])],
@@ -53,6 +55,7 @@ fn sound(kind: Kind) -> Vec<u8> {
             host: text.clone(),
             identity: vec![1, 2, 3],
             journal: Some((Uuid(1), text)),
+            record: vec![9; 33],
         }
         .encode(&mut block),
         Kind::Segment => {

@@ -2,8 +2,9 @@
 
 use layout::{
     BLOCK_BYTES, Became, JOURNAL_HALF_MIN, JournalCommit, JournalSuperblock, LogSuperblock,
-    PageError, PageHeader, RECORD_BLOCKS_MAX, Record, RecordExtent, RecordExtentRow, RecordRow,
-    SEGMENT_BLOCKS, Segment, SegmentCopy, SummaryWriter, SuperblockError, Uuid, block_crc,
+    PageError, PageHeader, Pair, RECORD_BLOCKS_MAX, Record, RecordExtent, RecordExtentRow,
+    RecordRow, SEGMENT_BLOCKS, Segment, SegmentCopy, SummaryWriter, SuperblockError, Uuid,
+    block_crc,
 };
 use proptest::prelude::*;
 
@@ -42,6 +43,8 @@ prop_compose! {
             done_to: ids[4],
             fence: ids[5],
             written_at: ids[6],
+            durable_to: ids[2],
+            complete_to: ids[5],
             log: (ids[1] >> 32) as u32,
             extents,
             crcs: data.chunks(BLOCK_BYTES).map(block_crc).collect(),
@@ -90,6 +93,7 @@ proptest! {
             record.fence = 100 + u64::from(incarnation);
             record.segment = ids[0];
             record.done_to = ids[1];
+            (record.durable_to, record.complete_to) = (ids[2], 0);
             record.log = 9;
             summary.push(record);
         }
@@ -171,6 +175,8 @@ fn a_summary_has_room_for_the_records_of_databases_and_says_if_it_has_not() {
                 done_to: 0,
                 fence: 0,
                 written_at: number * 10_000_000,
+                durable_to: 0,
+                complete_to: 0,
                 log: 0,
                 extents: extents.collect(),
                 crcs: vec![u32::MAX; blocks as usize],
@@ -203,6 +209,8 @@ fn sealed(change: impl FnOnce(&mut [u8])) -> Result<Record, PageError> {
         done_to: 0,
         fence: 0,
         written_at: 0,
+        durable_to: 0,
+        complete_to: 0,
         log: 0,
         extents: vec![extent],
         crcs: vec![block_crc(&data(1, 1))],
@@ -249,6 +257,7 @@ fn superblock(ids: [u64; 5], text: &str) -> LogSuperblock {
         host: text.into(),
         identity: text.as_bytes().to_vec(),
         journal: (ids[0] & 32 != 0).then(|| (Uuid(u128::from(ids[4]) | 1), text.into())),
+        record: text.repeat(ids[3] as usize % 33).into_bytes(),
     }
 }
 
@@ -270,7 +279,7 @@ proptest! {
 }
 
 #[test]
-fn of_two_superblocks_of_a_log_the_newer_holds_and_another_first_block_is_somebody_elses() {
+fn of_two_superblocks_of_a_log_the_newer_holds_and_noise_in_the_first_hides_nothing() {
     let block = |sequence| {
         let mut block = vec![0; BLOCK_BYTES];
         superblock([1, 2, 3, sequence, 5], "db").encode(&mut block);
@@ -287,7 +296,17 @@ fn of_two_superblocks_of_a_log_the_newer_holds_and_another_first_block_is_somebo
     assert_eq!(newest(&torn).unwrap().sequence, 6);
     torn[600] = 1;
     torn[511] = 1;
+    assert_eq!(newest(&torn).unwrap().sequence, 6);
+    assert_eq!(newest(&[0xa5; BLOCK_BYTES]).unwrap().sequence, 6);
+    // A wrong bit in what it begins with.
+    torn = newer.clone();
+    torn[3] ^= 0x10;
+    assert_eq!(newest(&torn).unwrap().sequence, 6);
+    // A file system that somebody has made there, though the second is left.
+    torn[1080..1082].copy_from_slice(b"\x53\xef");
     assert!(matches!(newest(&torn), Err(SuperblockError::Foreign(_))));
+    let legible = Pair::<LogSuperblock>::legible([Some(&torn), Some(&older)]);
+    assert_eq!(legible.unwrap().sequence, 6);
     let blank = vec![0; BLOCK_BYTES];
     let both = [Some(&blank[..]), Some(&blank[..])];
     assert_eq!(LogSuperblock::newest(both), Err(SuperblockError::Blank));

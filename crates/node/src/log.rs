@@ -6,11 +6,12 @@
 //!
 //! Not here: what is on the devices, and which may be trusted (`cache::log`).
 
+use crate::event::Event;
 use crate::leaf::Leaf;
 use crate::nanos;
 use crate::platform::Platform;
 use block::{BoxDevice, Driver, Env, IoError, IoResult, Kind, Nanos, Sectors, WithDeadline};
-use cache::log::{Cleaning, Config, Opened, Wanted, WriteBack};
+use cache::log::{Cleaning, Config, Opened, Scrutiny, Wanted, WriteBack};
 use control::config::{self, Name};
 use layout::{Identity, Uuid};
 use std::any::Any;
@@ -64,8 +65,14 @@ pub(crate) fn wanted<P: Platform>(
     }
 }
 
-/// How the log of `volume` goes on from what was `found`.
-pub(crate) fn engine<C>(volume: &config::Volume, found: &Opened<C>, env: &Env) -> Config {
+/// How the log of `volume` goes on from what was `found`; `asked`: the operator wants all that
+/// there is.
+pub(crate) fn engine<C>(
+    volume: &config::Volume,
+    found: &Opened<C>,
+    asked: bool,
+    env: &Env,
+) -> Config {
     let max_lag = nanos(volume.max_lag.value);
     let cleaning = volume.write_back.value;
     Config {
@@ -82,6 +89,12 @@ pub(crate) fn engine<C>(volume: &config::Volume, found: &Opened<C>, env: &Env) -
             Cleaning::Coalesced | Cleaning::Journaled => Nanos(max_lag.0 / GATHER_PART),
         },
         cleaning,
+        owes: found.owes,
+        scrutiny: match found.shrinks {
+            true => Scrutiny::Alone,
+            false => Scrutiny::Usual,
+        },
+        asked,
         stages: Rc::default(),
     }
 }
@@ -108,6 +121,8 @@ pub(crate) struct WitnessFile {
 /// A log that was found, and who is to have it.
 pub(crate) struct FoundLog<D: Driver> {
     pub(crate) found: Opened<Copy<D>>,
+    /// The devices that are missing, to be reported once the log serves.
+    pub(crate) absent: Vec<Event>,
     pub(crate) devices: Vec<Name>,
     pub(crate) witness: WitnessFile,
 }
@@ -120,10 +135,11 @@ impl<D: Driver> Clone for Log<D> {
 
 impl<D: Driver> Log<D> {
     /// What was `found` becomes the log of `volume`, in front of `origin`. It serves nobody
-    /// before [`Log::begin`].
+    /// before [`Log::begin`]. `asked` as [`engine`] has it.
     pub(crate) async fn open(
         volume: &config::Volume,
         found: FoundLog<D>,
+        asked: bool,
         env: Env,
         origin: BoxDevice,
     ) -> IoResult<Log<D>> {
@@ -131,8 +147,9 @@ impl<D: Driver> Log<D> {
             found,
             devices,
             witness,
+            ..
         } = found;
-        let config = engine(volume, &found, &env);
+        let config = engine(volume, &found, asked, &env);
         let here = found.areas.each_ref().map(Option::is_some);
         let copy = |copy: usize| {
             let named = |name: &&Name| name.as_str() == found.names[copy];

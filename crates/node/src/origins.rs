@@ -3,18 +3,26 @@
 
 use crate::event::Event;
 use crate::leaf::Leaf;
+use crate::log::{Copy, Log};
 use crate::place::Opened;
 use crate::platform::Platform;
 use block::{Driver, Env, IoResult, Sectors};
 use cache::Cache;
+use cache::log::Watcher;
 use control::config::{Bytes, Name};
 use origin::{Guarded, Identity, Keep, Reason, Record, Verdict, again, judge, take};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// The log of the volume, once it is open.
+type KeptByLog<D> = Rc<RefCell<Option<Watcher<Copy<D>>>>>;
 
 /// An origin that is guarded while its volume is served; clones are the same.
 pub struct Origin<D: Driver> {
     device: Guarded<Leaf<D>>,
     identity: Identity,
     seed: u64,
+    log: KeptByLog<D>,
 }
 
 impl<D: Driver> Clone for Origin<D> {
@@ -23,6 +31,7 @@ impl<D: Driver> Clone for Origin<D> {
             device: self.device.clone(),
             identity: self.identity.clone(),
             seed: self.seed,
+            log: self.log.clone(),
         }
     }
 }
@@ -65,12 +74,19 @@ impl<D: Driver> Origin<D> {
             // caller is about to add again, with what is known of the origin.
             cache.forget(name);
         }
-        let (leaf, keep) = (opened.leaf.clone(), keep(cache, name));
+        let log = KeptByLog::default();
+        let (leaf, keep) = (opened.leaf.clone(), keep(cache, name, log.clone()));
         Ok(Origin {
             device: Guarded::new(leaf, env, record, keep),
             identity,
             seed,
+            log,
         })
+    }
+
+    /// Records are kept with `log` too from now on.
+    pub fn keep_with(&self, log: &Log<D>) {
+        *self.log.borrow_mut() = Some(log.engine().watcher());
     }
 
     /// Who it is.
@@ -118,12 +134,15 @@ async fn suspicion<D: Driver>(
     }
 }
 
-/// Keeps records with the volume in its pool.
-fn keep<D: Driver>(cache: &Cache<Leaf<D>>, volume: &str) -> Keep {
+/// Keeps records with the volume in its pool, and with its log: the pool and its file may be lost.
+fn keep<D: Driver>(cache: &Cache<Leaf<D>>, volume: &str, log: KeptByLog<D>) -> Keep {
     let (cache, volume) = (cache.clone(), volume.to_owned());
     Box::new(move |record| {
-        let (cache, volume) = (cache.clone(), volume.clone());
+        let (cache, volume, log) = (cache.clone(), volume.clone(), log.borrow().clone());
         Box::pin(async move {
+            if let Some(log) = log {
+                log.watch(record.clone()).await;
+            }
             // A volume that was forgotten meanwhile has no lines to lose.
             if cache.set_origin_record(&volume, &record) {
                 cache.remember().await;

@@ -13,6 +13,7 @@
 
 mod carry;
 mod found;
+mod lost;
 mod report;
 mod target;
 
@@ -26,6 +27,7 @@ use cache::log::{Cleaning, Journal, superblock_of};
 use control::config::{self, Bytes, Name};
 use found::{Found, Leased, said};
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, LOG_SUPERBLOCKS, Likeness, LogSuperblock, likeness};
+use lost::Lost;
 use std::rc::Rc;
 
 /// What is done about a log.
@@ -59,6 +61,7 @@ pub struct Recovery {
 /// What a log has.
 struct Owed {
     owed: Bytes,
+    is_drained: bool,
     lag: Nanos,
     /// Why a node refuses it.
     doubts: Vec<String>,
@@ -68,8 +71,8 @@ enum Outcome {
     Looked,
     Rewound,
     RewoundTo(String),
-    Kept(Bytes),
-    KeptTo(String, Bytes),
+    Kept(Bytes, Option<Lost>),
+    KeptTo(String, Bytes, Option<Lost>),
 }
 
 enum CopyState {
@@ -178,7 +181,7 @@ async fn with<P: Platform>(
     let ours = copies.iter().flat_map(|(.., read)| read.iter().flatten());
     let known = ours
         .chain(witness)
-        .max_by_key(|superblock| superblock.sequence);
+        .max_by_key(|superblock| (superblock.opened_at, superblock.sequence));
     let known = known.cloned();
     let identity = origin.identity.bytes();
     let states = copies.iter().map(|(device, _, read)| {
@@ -205,6 +208,7 @@ async fn with<P: Platform>(
             let status = look.engine.status();
             Owed {
                 owed: Bytes(status.dirty_bytes),
+                is_drained: look.engine.is_drained(),
                 lag: status.lag,
                 doubts: look.doubts.clone(),
             }
@@ -214,6 +218,9 @@ async fn with<P: Platform>(
     let replays = wish == Wish::Rewind && target.is_none();
     if let Some((device, lease)) = found.journal {
         let state = look_at(found, lease, &recovery, replays).await?;
+        if replays {
+            needed(device, &state, &recovery)?;
+        }
         recovery.journal = Some((device.clone(), state));
     }
     recovery.outcome = match (wish, target) {
@@ -243,15 +250,15 @@ async fn with<P: Platform>(
                 None => {
                     drop(look);
                     carry::forget(found.devices, volume).await?;
-                    Outcome::Kept(carry::keep(found).await?)
+                    let (owed, lost) = carry::keep(found).await?;
+                    Outcome::Kept(owed, lost)
                 }
                 Some(target) => {
-                    let owed = Bytes(look.engine.status().dirty_bytes);
                     let to = open_target(found, target).await?;
                     let zeroes = target.make.is_some();
-                    let copied = carry::copy(&look.engine, &to.leaf, zeroes, &env).await;
-                    copied.map_err(said)?;
-                    Outcome::KeptTo(target.path.display().to_string(), owed)
+                    let kept = carry::keep_to(found, &look, &to.leaf, zeroes).await;
+                    let (owed, lost) = kept?;
+                    Outcome::KeptTo(target.path.display().to_string(), owed, lost)
                 }
             }
         }
@@ -295,6 +302,23 @@ async fn rewind_to<P: Platform>(
 fn counts(copy: &LogSuperblock, known: &LogSuperblock) -> bool {
     let in_mask = copy.copy.is_some_and(|copy| known.mask[usize::from(copy)]);
     copy.log == known.log && copy.epoch == known.epoch && in_mask
+}
+
+/// Refuses to give up a log whose journal may have a part of what the origin has half.
+fn needed(device: &Name, state: &JournalState, recovery: &Recovery) -> Result<(), String> {
+    let known = recovery.known.as_ref();
+    let may_have = known.map(|known| known.owes && known.journal.is_some());
+    let what = match (state, may_have) {
+        (JournalState::Absent(why), Some(true) | None) => format!("{device} is away ({why})"),
+        (JournalState::Nothing, Some(true)) => format!("{device} is not the journal that it had"),
+        _ => return Ok(()),
+    };
+    let (volume, origin) = (&recovery.volume, &recovery.origin);
+    Err(format!(
+        "the log of {volume} is not given up: {what}, and {origin} may have half of what the \
+         journal has. Attach the journal, or write the log back with `--keep`; if the journal is \
+         lost for good, give {volume} `write_back = \"coalesced\"` without `journal`, and try again"
+    ))
 }
 
 /// What a journal has; with `replays` the origin gets that, and the journal is void.

@@ -291,7 +291,7 @@ impl<P: Device> Inner<P> {
         flushed
     }
 
-    fn segment(&self, number: u64, slot: u32, summary: Option<Summary>) -> Segment {
+    pub(super) fn segment(&self, number: u64, slot: u32, summary: Option<Summary>) -> Segment {
         let member = |copy: usize| {
             self.copies.areas[copy]
                 .as_ref()
@@ -322,7 +322,7 @@ impl<P: Device> Inner<P> {
         self.append_done(&[], done_to, Fua::Yes).await
     }
 
-    async fn append_done(&self, writes: &[Rc<Write>], done_to: u64, fua: Fua) -> u64 {
+    pub(super) async fn append_done(&self, writes: &[Rc<Write>], done_to: u64, fua: Fua) -> u64 {
         let _under = self.stages.enter(Stage::Append);
         let forced = writes.last().is_some_and(|write| write.fua == Fua::Yes);
         let _forced = forced.then(|| self.stages.enter(Stage::Forced));
@@ -331,6 +331,10 @@ impl<P: Device> Inner<P> {
         let (number, at, is_full) = {
             let state = &mut *self.state.borrow_mut();
             let now = self.clock();
+            if self.copies.are_both() {
+                state.both_to = state.completed_to;
+            }
+            state.marked_to = state.durable_to;
             let spot = state.place(1 + crcs.len() as u32);
             let record = Record {
                 number: spot.number,
@@ -340,6 +344,8 @@ impl<P: Device> Inner<P> {
                 done_to,
                 fence: state.fence,
                 written_at: now.0,
+                durable_to: state.durable_to,
+                complete_to: state.both_to,
                 log: self.config.log,
                 extents: writes.iter().map(|write| write.extent).collect(),
                 crcs,
@@ -456,6 +462,7 @@ impl<P: Device> Inner<P> {
         self.copies.flush().await?;
         let state = &mut *self.state.borrow_mut();
         state.durable_to = state.durable_to.max(to);
+        self.changed.notify();
         Ok(())
     }
 

@@ -21,7 +21,7 @@ use super::share::{EXPECTED, rest};
 use super::stage::Stage;
 use block::{Device, Fua, IoResult, Nanos};
 use futures_util::future::{join_all, select};
-use layout::Became;
+use layout::{BLOCK_BYTES, Became};
 use std::ops::Range;
 use std::pin::pin;
 
@@ -31,6 +31,10 @@ const BACKOFF: [Nanos; 2] = [Nanos::from_secs(1), Nanos::from_secs(60)];
 const DEPTH_BESIDE: usize = 4;
 /// And alone, where a disk orders them.
 const DEPTH_ALONE: usize = 16;
+
+/// What of a cleared run goes to the origin at once: 4 MiB, or a part of it.
+const CLEAR_BLOCKS: u64 = 4 << 20 >> BLOCK_BYTES.trailing_zeros();
+const CLEAR_PARTS: u64 = 256;
 
 pub(super) async fn run<P: Device>(log: &Inner<P>) {
     let mut backoff = BACKOFF[0];
@@ -165,7 +169,7 @@ impl<P: Device> Inner<P> {
     async fn carry(&self, load: &mut Load) -> IoResult {
         {
             let _under = self.stages.enter(Stage::Apply);
-            self.carry_cleared(&load.newest).await?;
+            self.carry_cleared(&load.newest, &self.origin).await?;
             while !load.left.is_empty() {
                 self.carry_some(load).await?;
             }
@@ -182,12 +186,20 @@ impl<P: Device> Inner<P> {
         Ok(())
     }
 
-    pub(super) async fn carry_cleared(&self, newest: &Index) -> IoResult {
+    pub(super) async fn carry_cleared(&self, newest: &Index, to: &impl Device) -> IoResult {
         for (blocks, became) in newest.cleared() {
-            let at = Self::extent(blocks);
-            match became {
-                Became::Discarded => self.origin.discard(at).await?,
-                _ => self.origin.zero(at).await?,
+            // In parts, so that it shows how far the origin is.
+            let most = CLEAR_BLOCKS.max((blocks.end - blocks.start) / CLEAR_PARTS);
+            let mut start = blocks.start;
+            while start < blocks.end {
+                let end = blocks.end.min(start + most);
+                let at = Self::extent(start..end);
+                match became {
+                    Became::Discarded => to.discard(at).await?,
+                    _ => to.zero(at).await?,
+                }
+                self.carried.set(self.carried.get() + (end - start));
+                start = end;
             }
         }
         Ok(())
@@ -204,10 +216,12 @@ impl<P: Device> Inner<P> {
         let runs: Vec<_> = load.left.drain(..next).collect();
         let works = runs
             .iter()
-            .map(|run| self.carry_run(&load.newest, run.clone()));
+            .map(|run| self.carry_run(&load.newest, run.clone(), &self.origin));
         let mut result = Ok(());
         for (run, carried) in runs.iter().zip(join_all(works).await) {
-            if carried.is_err() {
+            if carried.is_ok() {
+                self.carried.set(self.carried.get() + (run.end - run.start));
+            } else {
                 load.left.push_front(run.clone());
                 result = carried;
             }
@@ -219,12 +233,17 @@ impl<P: Device> Inner<P> {
     }
 
     /// Each run has memory of its own only, so that none waits for what another has.
-    pub(super) async fn carry_run(&self, newest: &Index, run: Range<u64>) -> IoResult {
+    pub(super) async fn carry_run(
+        &self,
+        newest: &Index,
+        run: Range<u64>,
+        to: &impl Device,
+    ) -> IoResult {
         let at = Self::extent(run.clone());
         let buf = self.memory(at.len.bytes() as usize).await;
         let (buf, read) = self.read_pieces(newest.pieces(run), buf).await;
         read?;
-        self.origin.write(at.start, buf.share(), Fua::No).await
+        to.write(at.start, buf.share(), Fua::No).await
     }
 
     /// Whether clients read from the origin, and nothing presses.

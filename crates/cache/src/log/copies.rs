@@ -11,8 +11,9 @@ use super::stage::{Stage, Stages};
 use super::standing::{Members, Standings, gone};
 use block::{Buf, Device, Env, Fua, IoError, IoResult, Kind, Lba, Sectors, Shared, Signal};
 use futures_util::future::join;
-use layout::{BLOCK_BYTES, BLOCK_SECTORS, SEGMENT_BLOCKS};
+use layout::{BLOCK_BYTES, BLOCK_SECTORS, Record, SEGMENT_BLOCKS, Uuid};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// A part of a pool device that holds one copy of a log.
@@ -37,6 +38,36 @@ pub(super) struct Copies<P> {
     env: Env,
     pub(super) changed: Rc<Signal>,
     pub(super) stages: Rc<Stages>,
+}
+
+/// All of a segment, as a copy has it.
+pub(super) struct SegmentRead {
+    /// What cannot be read is zeroes.
+    bytes: Vec<u8>,
+    unread: BTreeSet<u32>,
+}
+
+impl SegmentRead {
+    /// The blocks of a record whose header is at `offset`.
+    fn blocks(&self, offset: u32, pool: Uuid) -> Option<(Record, &[u8])> {
+        let rest = &self.bytes[offset as usize * BLOCK_BYTES..];
+        let record = Record::decode(&rest[..BLOCK_BYTES], pool).ok()?;
+        let data = rest.get(BLOCK_BYTES..record.blocks() as usize * BLOCK_BYTES)?;
+        Some((record, data))
+    }
+
+    /// The record that begins at `offset`, if it is whole.
+    pub(super) fn record(&self, offset: u32, pool: Uuid) -> Option<Record> {
+        let (record, data) = self.blocks(offset, pool)?;
+        record.has(data).then_some(record)
+    }
+
+    /// Whether a record may be at `offset` that cannot be read.
+    pub(super) fn is_unread(&self, offset: u32, pool: Uuid) -> bool {
+        let record = self.blocks(offset, pool);
+        let blocks = record.map_or(1, |(record, _)| record.blocks());
+        self.unread.range(offset..offset + blocks).next().is_some()
+    }
 }
 
 impl<P: Device> Copies<P> {
@@ -189,24 +220,29 @@ impl<P: Device> Copies<P> {
         gone()
     }
 
-    /// All blocks of a segment of a copy; what cannot be read is zeroes.
-    pub(super) async fn read_segment(&self, copy: usize, slot: u32) -> IoResult<Vec<u8>> {
+    /// All blocks of a segment of a copy, as far as they can be read.
+    pub(super) async fn read_segment(&self, copy: usize, slot: u32) -> IoResult<SegmentRead> {
         let (first, bytes) = (slot * SEGMENT_BLOCKS, SEGMENT_BLOCKS as usize * BLOCK_BYTES);
         let (buf, read) = self.read(copy, first, self.env.pool.take(bytes)).await;
         match read {
-            Ok(()) => return Ok(buf.to_vec()),
+            Ok(()) => {
+                let (bytes, unread) = (buf.to_vec(), BTreeSet::new());
+                return Ok(SegmentRead { bytes, unread });
+            }
             Err(error) if error.kind() != Kind::Media => return Err(error),
             Err(_) => drop(buf),
         }
-        let mut segment = vec![0; bytes];
-        for (at, block) in (first..).zip(segment.chunks_exact_mut(BLOCK_BYTES)) {
+        let (mut bytes, mut unread) = (vec![0; bytes], BTreeSet::new());
+        for (at, block) in (first..).zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
             let buf = self.env.pool.take(BLOCK_BYTES);
             match self.read(copy, at, buf).await {
                 (buf, Ok(())) => block.copy_from_slice(&buf),
-                (_, Err(error)) if error.kind() == Kind::Media => {}
+                (_, Err(error)) if error.kind() == Kind::Media => {
+                    unread.insert(at - first);
+                }
                 (_, Err(error)) => return Err(error),
             }
         }
-        Ok(segment)
+        Ok(SegmentRead { bytes, unread })
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct Index {
     data: Blocks,
     /// By their first blocks.
     zeroes: BTreeMap<u64, Cleared>,
+    /// Blocks of all such runs.
+    cleared: u64,
 }
 
 /// A run of blocks that was zeroed or discarded.
@@ -40,6 +42,11 @@ impl Index {
     /// Blocks with data.
     pub(super) fn blocks(&self) -> u64 {
         self.data.count()
+    }
+
+    /// Blocks that differ from the origin's, be it by data or since they were cleared.
+    pub(super) fn dirty(&self) -> u64 {
+        self.data.count() + self.cleared
     }
 
     /// Blocks with data, and runs that were cleared.
@@ -67,7 +74,7 @@ impl Index {
                         number,
                         discarded: extent.became == Became::Discarded,
                     };
-                    self.zeroes.insert(blocks.start, cleared);
+                    self.put_zeroes(blocks.start, cleared);
                 }
             }
         }
@@ -115,9 +122,7 @@ impl Index {
             let parts = self.zeroes.range(*start..run.end);
             let parts = parts.filter(|(_, part)| part.number == run.number);
             let starts: Vec<u64> = parts.map(|(start, _)| *start).collect();
-            starts.iter().for_each(|start| {
-                self.zeroes.remove(start);
-            });
+            starts.iter().for_each(|start| self.take_zeroes(*start));
         }
     }
 
@@ -156,15 +161,25 @@ impl Index {
             if run.end <= blocks.start {
                 break;
             }
-            self.zeroes.remove(&start);
+            self.take_zeroes(start);
             if start < blocks.start {
                 let end = blocks.start;
-                self.zeroes.insert(start, Cleared { end, ..run });
+                self.put_zeroes(start, Cleared { end, ..run });
             }
             if run.end > blocks.end {
-                self.zeroes.insert(blocks.end, run);
+                self.put_zeroes(blocks.end, run);
             }
         }
+    }
+
+    fn put_zeroes(&mut self, start: u64, run: Cleared) {
+        self.cleared += run.end - start;
+        self.zeroes.insert(start, run);
+    }
+
+    fn take_zeroes(&mut self, start: u64) {
+        let run = self.zeroes.remove(&start);
+        self.cleared -= run.map_or(0, |run| run.end - start);
     }
 
     fn last_zeroes_before(&self, end: u64) -> Option<(u64, Cleared)> {
@@ -320,6 +335,8 @@ mod tests {
                     done_to: 0,
                     fence: 0,
                     written_at: 0,
+                    durable_to: 0,
+                    complete_to: 0,
                     log: 1,
                     extents,
                     crcs: (at..at + blocks).map(|crc| !crc).collect(),

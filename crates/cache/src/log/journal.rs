@@ -11,7 +11,8 @@
 //!
 //! Not here: what a group has, and when (`journaling`); which device it may be (`ledger`).
 
-use block::{Buf, Device, Extent, Fua, IoError, IoResult, Kind, Lba, Mutex, Pool, Sectors, Shared};
+use super::pair::{PairBlocks, block};
+use block::{Device, Extent, Fua, IoError, IoResult, Kind, Lba, Mutex, Pool, Sectors, Shared};
 use layout::{
     BLOCK_BYTES, BLOCK_SECTORS, Became, COMMIT_BLOCKS, JournalCommit, JournalSuperblock,
     LOG_SUPERBLOCKS, RECORD_BLOCKS_MAX, Record, SuperblockError,
@@ -22,6 +23,7 @@ use std::cell::{Cell, RefCell};
 pub struct Journal<P> {
     device: P,
     memory: Pool,
+    pair: PairBlocks,
     superblock: RefCell<JournalSuperblock>,
     /// The newest group, unless it is retired.
     pending: Cell<Option<JournalCommit>>,
@@ -40,6 +42,7 @@ impl<P: Device> Journal<P> {
         Journal {
             device,
             memory,
+            pair: PairBlocks::new(LOG_SUPERBLOCKS),
             newest: Cell::new(superblock.retired),
             superblock: RefCell::new(superblock),
             pending: Cell::new(None),
@@ -69,11 +72,9 @@ impl<P: Device> Journal<P> {
     /// device is instead.
     pub async fn open(device: P, memory: Pool) -> IoResult<Result<Self, SuperblockError>> {
         device.flush().await?;
-        let mut blocks = [None, None];
-        for (read, at) in blocks.iter_mut().zip(LOG_SUPERBLOCKS) {
-            *read = block(&device, &memory, at).await?;
-        }
-        let superblock = match JournalSuperblock::newest(blocks.each_ref().map(Option::as_deref)) {
+        let pair = PairBlocks::new(LOG_SUPERBLOCKS);
+        let found = pair.read::<JournalSuperblock>(&device, &memory).await?;
+        let superblock = match found.newest {
             Ok(superblock) => superblock,
             Err(error) => return Ok(Err(error)),
         };
@@ -92,6 +93,7 @@ impl<P: Device> Journal<P> {
         Ok(Ok(Journal {
             device,
             memory,
+            pair,
             newest: Cell::new(newest.map_or(retired, |commit| commit.group.max(retired))),
             pending: Cell::new(newest.filter(|commit| commit.group > retired)),
             superblock: RefCell::new(superblock),
@@ -176,15 +178,11 @@ impl<P: Device> Journal<P> {
         Ok(())
     }
 
-    /// The second block first, so that a cut leaves one of the two.
     async fn write_superblock(&self) -> IoResult {
-        let mut buf = self.memory.take(BLOCK_BYTES);
-        self.superblock.borrow().encode(&mut buf);
-        let data = buf.share();
-        for at in LOG_SUPERBLOCKS.into_iter().rev() {
-            self.write(at, data.clone(), Fua::Yes).await?;
-        }
-        Ok(())
+        let superblock = self.superblock.borrow().clone();
+        self.pair
+            .write(&self.device, &self.memory, &superblock)
+            .await
     }
 
     /// Carries out what is pending, durably. If that cannot be read as a whole, `origin` is as
@@ -259,14 +257,4 @@ async fn carry_out<O: Device>(origin: &O, record: &Record, data: Option<Shared>)
         }
     }
     Ok(())
-}
-
-/// A block; none if its medium is damaged.
-async fn block<P: Device>(device: &P, memory: &Pool, at: u64) -> IoResult<Option<Buf>> {
-    let buf = memory.take(BLOCK_BYTES);
-    match device.read(Lba(at * BLOCK_SECTORS), buf).await {
-        (buf, Ok(())) => Ok(Some(buf)),
-        (_, Err(error)) if error.kind() == Kind::Media => Ok(None),
-        (_, Err(error)) => Err(error),
-    }
 }

@@ -117,6 +117,8 @@ impl<P: Device> Inner<P> {
             done_to: 0,
             fence: 0,
             written_at: commit.written_at,
+            durable_to: 0,
+            complete_to: 0,
             log: self.config.log,
             extents,
             crcs: data.chunks(BLOCK_BYTES).map(block_crc).collect(),

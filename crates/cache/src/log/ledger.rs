@@ -16,15 +16,17 @@ mod look;
 
 use super::copies::Area;
 use super::journal::Journal;
+use super::pair::PairBlocks;
 use super::standing::{Members, NotRecorded, Standing};
-use block::{BoxDevice, Device, Env, Fua, IoError, IoResult, Kind, Lba, Nanos};
+use block::{BoxDevice, Device, Env, IoError, IoResult, Kind, Lba, Nanos};
 pub use choose::Wanted;
 use choose::{Found, choose};
 use layout::{
-    BLOCK_BYTES, BLOCK_SECTORS, LOG_AREA, LOG_SUPERBLOCKS, LogSuperblock, SuperblockError, Uuid,
+    BLOCK_SECTORS, LOG_AREA, LOG_SUPERBLOCKS, LogSuperblock, ORIGIN_RECORD_BYTES_MAX,
+    SuperblockError, Uuid,
 };
+use look::look;
 pub use look::{Candidate, superblock_of};
-use look::{look, read};
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -56,8 +58,12 @@ pub struct Opened<P> {
     pub incarnation: u32,
     /// Since 1970; no incarnation before was opened later.
     pub now: Nanos,
+    /// What was watched of the origin; empty if nothing is known.
+    pub record: Vec<u8>,
     /// The volume may owe something to its origin.
     pub owes: bool,
+    /// A copy that counted does so no more.
+    pub shrinks: bool,
     /// Devices that it goes without, and why.
     pub absent: Vec<(String, String)>,
     /// Why it would have been refused, had the operator not asked for it.
@@ -69,7 +75,9 @@ pub struct Ledger<P> {
     env: Env,
     /// None of a log that is looked at.
     witness: Option<BoxDevice>,
+    witness_pair: PairBlocks,
     devices: [Option<P>; 2],
+    pairs: [PairBlocks; 2],
     /// Nobody has had it before.
     is_new: bool,
     now: RefCell<LogSuperblock>,
@@ -87,23 +95,26 @@ impl<P: Device + Clone + 'static> Ledger<P> {
         journal: Option<Candidate<P>>,
     ) -> IoResult<Opened<P>> {
         let invalid = |what: String| IoError::new(Kind::Invalid, what);
+        let witness_pair = PairBlocks::new(WITNESS_BLOCKS);
         let (witness, remembered) = match witness {
             Witness::Says(superblock) => (None, superblock.map(|boxed| *boxed)),
             Witness::Kept(file) => {
-                let remembered = remembered(&file, &env).await?;
+                let remembered = remembered(&witness_pair, &file, &env).await?;
                 (Some(file), remembered)
             }
         };
-        let (mut found, mut absent) = (Vec::new(), Vec::new());
+        let (mut found, mut pairs, mut absent) = (Vec::new(), Vec::new(), Vec::new());
         for candidate in candidates {
+            let pair = PairBlocks::new(LOG_SUPERBLOCKS);
             let device = match &candidate.device {
-                Ok(device) => look(device, &env).await,
+                Ok(device) => look(&pair, device, &env).await,
                 Err(why) => Found::Absent(why.clone()),
             };
             if let Found::Absent(why) = &device {
                 absent.push((candidate.name.clone(), why.clone()));
             }
             found.push((candidate, device));
+            pairs.push(pair);
         }
         let copy = |found: &Found| match found {
             Found::Log { superblock, .. } => superblock.copy,
@@ -111,6 +122,7 @@ impl<P: Device + Clone + 'static> Ledger<P> {
         };
         if copy(&found[0].1) == Some(1) || copy(&found[1].1) == Some(0) {
             found.swap(0, 1);
+            pairs.swap(0, 1);
         }
         let names = [&found[0].0.name, &found[1].0.name].map(String::clone);
         let seen = [&found[0].1, &found[1].1];
@@ -143,11 +155,13 @@ impl<P: Device + Clone + 'static> Ledger<P> {
         let uuid = journal.as_ref().map(|journal| journal.superblock().journal);
         superblock.journal = uuid.zip(journal_name);
         let opened = (superblock.log, superblock.incarnation, superblock.opened_at);
-        let owes = superblock.owes;
+        let (owes, record) = (superblock.owes, superblock.record.clone());
         let ledger = Ledger {
             env,
             witness,
+            witness_pair,
             devices,
+            pairs: pairs.try_into().expect("one of each candidate"),
             is_new: chosen.is_new,
             now: RefCell::new(superblock),
             unsure: Cell::new(false),
@@ -160,15 +174,20 @@ impl<P: Device + Clone + 'static> Ledger<P> {
             log: opened.0,
             incarnation: opened.1,
             now: Nanos(opened.2),
+            record,
             owes,
+            shrinks: chosen.shrinks,
             absent,
             doubts: chosen.doubts,
         })
     }
 
-    fn witness(&self) -> &BoxDevice {
+    async fn write_witness(&self, superblock: &LogSuperblock) -> IoResult {
         let witness = self.witness.as_ref();
-        witness.expect("a log that is looked at is not begun")
+        let witness = witness.expect("a log that is looked at is not begun");
+        self.witness_pair
+            .write(witness, &self.env.pool, superblock)
+            .await
     }
 
     /// Makes a change durable on the copies and in the witness.
@@ -189,14 +208,16 @@ impl<P: Device + Clone + 'static> Ledger<P> {
         for copy in 0..2 {
             if let (true, Some(device)) = (next.mask[copy], &self.devices[copy]) {
                 next.copy = Some(copy as u8);
-                let written = self.write(device, LOG_SUPERBLOCKS, &next).await;
+                let written = self.pairs[copy].write(device, &self.env.pool, &next).await;
                 written.map_err(|error| NotRecorded::Copy(copy, error))?;
             }
         }
         next.copy = None;
-        let witness = self.witness();
-        let written = self.write(witness, WITNESS_BLOCKS, &next).await;
+        let written = self.write_witness(&next).await;
         written.map_err(NotRecorded::Unsure)?;
+        // Another record may have been given meanwhile.
+        let given = std::mem::take(&mut self.now.borrow_mut().record);
+        next.record = given;
         *self.now.borrow_mut() = next;
         self.unsure.set(false);
         Ok(())
@@ -209,31 +230,18 @@ impl<P: Device + Clone + 'static> Ledger<P> {
             return Ok(());
         }
         let now = self.now.borrow().clone();
-        let written = self.write(self.witness(), WITNESS_BLOCKS, &now).await;
+        let written = self.write_witness(&now).await;
         written.map_err(NotRecorded::Unchanged)
-    }
-
-    /// The second block first, so that a cut leaves one of the two.
-    async fn write<D: Device>(
-        &self,
-        device: &D,
-        blocks: [u64; 2],
-        superblock: &LogSuperblock,
-    ) -> IoResult {
-        let mut buf = self.env.pool.take(BLOCK_BYTES);
-        superblock.encode(&mut buf);
-        let data = buf.share();
-        for block in blocks.into_iter().rev() {
-            let at = Lba(block * BLOCK_SECTORS);
-            device.write(at, data.clone(), Fua::Yes).await?;
-        }
-        Ok(())
     }
 }
 
 /// What the witness says.
-async fn remembered(witness: &BoxDevice, env: &Env) -> IoResult<Option<LogSuperblock>> {
-    match read(witness, env, WITNESS_BLOCKS).await? {
+async fn remembered(
+    pair: &PairBlocks,
+    witness: &BoxDevice,
+    env: &Env,
+) -> IoResult<Option<LogSuperblock>> {
+    match pair.read(witness, &env.pool).await?.newest {
         Ok(superblock) => Ok(Some(superblock)),
         Err(SuperblockError::Blank | SuperblockError::Damaged(_)) => Ok(None),
         Err(error) => {
@@ -260,6 +268,12 @@ impl<P: Device + Clone + 'static> Members for Ledger<P> {
             // Neither has what the other has yet.
             begun.map_err(|error| NotRecorded::Unsure(error.into_error()))
         })
+    }
+
+    fn watch(&self, record: Vec<u8>) {
+        if record.len() <= ORIGIN_RECORD_BYTES_MAX {
+            self.now.borrow_mut().record = record;
+        }
     }
 
     fn record(

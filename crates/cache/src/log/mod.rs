@@ -39,7 +39,10 @@ mod journal;
 mod journaling;
 mod ledger;
 mod load;
+mod mark;
+mod missing;
 mod pace;
+mod pair;
 mod read;
 mod records;
 mod recover;
@@ -53,6 +56,7 @@ pub use cleaning::Cleaning;
 pub use copies::Area;
 pub use journal::Journal;
 pub use ledger::{Candidate, Ledger, Opened, Wanted, Witness, superblock_of};
+pub use scan::Scrutiny;
 pub use stage::{Stage, Stages};
 pub use standing::{Members, NotRecorded, Standing};
 
@@ -69,7 +73,7 @@ use standing::Standings;
 use state::State;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 /// The configuration of a log.
 #[derive(Clone)]
@@ -92,6 +96,12 @@ pub struct Config {
     pub clean_after: Nanos,
     /// What order the origin gets them in.
     pub cleaning: Cleaning,
+    /// Something may be dirty. Else the origin may be newer than all that the log has.
+    pub owes: bool,
+    /// How thoroughly an opening looks.
+    pub scrutiny: Scrutiny,
+    /// The operator asks for what there is: nothing that is missing refuses it.
+    pub asked: bool,
     /// Where it keeps what is under way.
     pub stages: Rc<Stages>,
 }
@@ -102,6 +112,25 @@ pub struct WriteBack<P>(Rc<Inner<P>>);
 impl<P> Clone for WriteBack<P> {
     fn clone(&self) -> WriteBack<P> {
         WriteBack(self.0.clone())
+    }
+}
+
+/// Keeps what is watched of the origin with the log, as long as that is open.
+pub struct Watcher<P>(Weak<Inner<P>>);
+
+impl<P> Clone for Watcher<P> {
+    fn clone(&self) -> Watcher<P> {
+        Watcher(self.0.clone())
+    }
+}
+
+impl<P: Device> Watcher<P> {
+    /// The origin is known by this record from now on; none if it is empty. Durably, if the log
+    /// has begun; an error keeps nobody from going on, for the devices of the log come first.
+    pub async fn watch(&self, record: Vec<u8>) {
+        if let Some(log) = self.0.upgrade() {
+            let _ = log.copies.standing.watch(record).await;
+        }
     }
 }
 
@@ -121,6 +150,8 @@ struct Inner<P> {
     turns: Signal,
     /// When a client's read from the origin last ended.
     read_at: Cell<Option<Nanos>>,
+    /// Blocks that the origin has taken.
+    carried: Cell<u64>,
     /// Writes that wait for the cleaner.
     pressed: Cell<u32>,
     closing: Cell<bool>,
@@ -132,6 +163,8 @@ struct Inner<P> {
     tasks: Cell<u32>,
     /// What an opening has found, until it is established.
     found: RefCell<Option<Scan>>,
+    /// Records that were there, and that no copy has.
+    missing: Vec<Range<u64>>,
     /// What keeps the cleaner from going on.
     trouble: RefCell<Option<IoError>>,
 }
@@ -143,8 +176,10 @@ pub struct Status {
     pub cleaning: Cleaning,
     /// Its journal takes no part, and the origin gets them in order.
     pub forsaken: bool,
-    /// Bytes with data that the origin does not have.
+    /// Bytes that differ from the origin's, be it by data or since they were cleared.
     pub dirty_bytes: u64,
+    /// Bytes that the origin has taken since the log was opened: more of them is progress.
+    pub carried_bytes: u64,
     /// The age of the oldest.
     pub lag: Nanos,
     /// Bytes a second that the origin takes of it, as lately measured while more was owed.
@@ -194,7 +229,8 @@ impl<P: Device> WriteBack<P> {
         Status {
             cleaning: self.0.config.cleaning,
             forsaken: self.0.cleaning() != self.0.config.cleaning,
-            dirty_bytes: state.index.blocks() * BLOCK_BYTES as u64,
+            dirty_bytes: state.index.dirty() * BLOCK_BYTES as u64,
+            carried_bytes: self.0.carried.get() * BLOCK_BYTES as u64,
             lag: oldest.map_or(Nanos::ZERO, |at| self.0.clock() - at),
             rate: rate.map(|blocks| (blocks * BLOCK_BYTES as f64) as u64),
             empty_in: pace.empty_in(state.index.blocks()),
@@ -226,6 +262,11 @@ impl<P: Device> WriteBack<P> {
     pub fn retire(&self, retiring: bool) {
         self.0.retiring.set(retiring);
         self.0.changed.notify();
+    }
+
+    /// Keeps with the log what is watched of the origin.
+    pub fn watcher(&self) -> Watcher<P> {
+        Watcher(Rc::downgrade(&self.0))
     }
 
     /// The copies that take part.

@@ -7,11 +7,12 @@
 
 use super::copies::{Area, Copies};
 use super::journal::Journal;
-use super::scan::{Found, Ours, Scan, scan};
+use super::missing::listed;
+use super::scan::{Found, Ours, Scan, Scrutiny, scan};
 use super::stage::Stage;
 use super::standing::Standings;
 use super::state::{Cursor, Live, SEGMENTS_MIN, State};
-use super::{Config, Inner, Members, WriteBack, clean};
+use super::{Config, Inner, Members, WriteBack, clean, mark};
 use block::{BoxDevice, Device, Env, IoError, IoResult, Kind, Nanos, Sectors, Signal};
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, SEGMENT_BLOCKS, SummaryWriter};
 use std::cell::{Cell, RefCell};
@@ -31,6 +32,7 @@ impl<P: Device> WriteBack<P> {
         origin: BoxDevice,
     ) -> IoResult<WriteBack<P>> {
         check(&config, &areas, &origin)?;
+        fits(journal.as_ref(), &config)?;
         let changed = Rc::default();
         let stages = config.stages.clone();
         let copies = Copies::new(
@@ -42,26 +44,43 @@ impl<P: Device> WriteBack<P> {
         );
         let scan = {
             let _under = stages.enter(Stage::Scan);
-            let (pool, log) = (config.pool, config.log);
-            let ours = Ours { pool, log };
+            let mut ours = Ours {
+                pool: config.pool,
+                log: config.log,
+                scrutiny: config.scrutiny,
+                asked: config.asked,
+                pending_to: pending_to(journal.as_ref()),
+            };
             loop {
                 match scan(&ours, &copies, &env).await {
                     Ok(scan) => break scan,
                     Err((copy, error)) if copies.has_all(1 - copy) => {
+                        if copies.is_trusted(copy) {
+                            ours.scrutiny = Scrutiny::Alone;
+                        }
                         copies.standing.lose(copy, error);
                     }
                     Err((_, error)) => return Err(error),
                 }
             }
         };
+        let mut scan = scan;
+        if !config.owes {
+            scan.forget();
+        }
+        let missing = std::mem::take(&mut scan.missing);
+        if !missing.is_empty() && !config.asked {
+            let what = format!(
+                "of the write-back log no device that is here has record {}, which was there",
+                listed(&missing)
+            );
+            return Err(IoError::new(Kind::Corrupt, what));
+        }
         let written_at = scan.records.values().map(|found| found.record.written_at);
         // A clock that was set back would make what is owed younger.
         let newest = Nanos(written_at.max().unwrap_or(0));
         config.epoch = config.epoch.max(newest - env.timer.now());
         let state = state(&scan, copies.segments(), config.max_lag);
-        if let Some(journal) = &journal {
-            fits(journal, &config, &state)?;
-        }
         let mut geometry = origin.geometry().clone();
         geometry.block = Sectors(BLOCK_SECTORS);
         geometry.volatile = true;
@@ -78,12 +97,14 @@ impl<P: Device> WriteBack<P> {
             pace: RefCell::default(),
             turns: Signal::default(),
             read_at: Cell::new(None),
+            carried: Cell::new(0),
             pressed: Cell::new(0),
             closing: Cell::new(false),
             retiring: Cell::new(false),
             sealed: Cell::new(false),
             tasks: Cell::new(0),
             found: RefCell::new(Some(scan)),
+            missing,
             trouble: RefCell::new(None),
         });
         Ok(WriteBack(log))
@@ -125,7 +146,10 @@ impl<P: Device> WriteBack<P> {
         self.run(async |log| log.copies.standing.run(|| log.closing.get()).await);
         let begun = self.0.copies.standing.until(Standings::is_durable).await;
         match begun {
-            Ok(()) => self.run(async |log| clean::run(log).await),
+            Ok(()) => {
+                self.run(async |log| clean::run(log).await);
+                self.run(async |log| mark::run(log).await);
+            }
             Err(_) => self.close().await,
         }
         begun
@@ -179,22 +203,18 @@ fn check<P: Device>(config: &Config, areas: &[Option<Area<P>>; 2], origin: &BoxD
 }
 
 /// Refuses a journal that this log does not explain.
-fn fits<P: Device>(journal: &Journal<P>, config: &Config, state: &State) -> IoResult {
-    if journal.superblock().log != config.pool {
+fn fits<P: Device>(journal: Option<&Journal<P>>, config: &Config) -> IoResult {
+    if journal.is_some_and(|journal| journal.superblock().log != config.pool) {
         let what = "the journal is of another write-back log";
         return Err(IoError::new(Kind::Invalid, what));
     }
-    match journal.pending() {
-        Some(pending) if pending.to > state.next => {
-            let what = format!(
-                "the journal has what is missing in the write-back log: records {} to {}",
-                state.next,
-                pending.to - 1
-            );
-            Err(IoError::new(Kind::Corrupt, what))
-        }
-        _ => Ok(()),
-    }
+    Ok(())
+}
+
+/// The log has every record before this number, or had: the journal has them.
+fn pending_to<P: Device>(journal: Option<&Journal<P>>) -> u64 {
+    let pending = journal.and_then(Journal::pending);
+    pending.map_or(0, |pending| pending.to)
 }
 
 /// The state that the log is in, before its fence.
@@ -203,6 +223,8 @@ fn state(scan: &Scan, slots: u32, max_lag: Nanos) -> State {
         next: scan.done_to,
         fence: scan.done_to,
         completed_to: scan.done_to,
+        both_to: 0,
+        marked_to: 0,
         durable_to: scan.done_to,
         done_to: scan.done_to,
         owed_to: 0,
@@ -289,15 +311,24 @@ impl<P: Device> Inner<P> {
             let wanting = parts.filter(|part| part.offset < used && !part.sound[copy]);
             for part in wanting {
                 let at = slot * SEGMENT_BLOCKS + part.offset;
-                let buf = self.env.pool.take(part.blocks as usize * BLOCK_BYTES);
-                let (buf, read) = self.copies.read(1 - copy, at, buf).await;
-                match read {
-                    Ok(()) => self.copies.write_one(copy, at, buf.share()).await,
-                    // It had nothing that counts; the log goes on without.
-                    Err(error) if !self.copies.has_all(copy) => {
-                        self.copies.standing.lose(copy, error);
+                if part.sound[1 - copy] {
+                    let buf = self.env.pool.take(part.blocks as usize * BLOCK_BYTES);
+                    let (buf, read) = self.copies.read(1 - copy, at, buf).await;
+                    match read {
+                        Ok(()) => self.copies.write_one(copy, at, buf.share()).await,
+                        // It had nothing that counts; the log goes on without.
+                        Err(error) if !self.copies.has_all(copy) => {
+                            self.copies.standing.lose(copy, error);
+                        }
+                        Err(error) => return Err(error),
                     }
-                    Err(error) => return Err(error),
+                } else if part.offset == 0 {
+                    let mut buf = self.env.pool.take(BLOCK_BYTES);
+                    let header = self.segment(number, slot, None);
+                    header.encode(self.config.pool, &mut buf);
+                    self.copies.write_one(copy, at, buf.share()).await;
+                } else if !self.copies.is_trusted(copy) {
+                    self.double_blocks(copy, at, part.blocks).await;
                 }
             }
         }
@@ -310,6 +341,17 @@ impl<P: Device> Inner<P> {
             self.copies.write_one(*copy, at, buf.share()).await;
         }
         self.flush_log().await
+    }
+
+    /// What can be read of a record that no copy has whole: each block has a checksum of its own.
+    async fn double_blocks(&self, copy: usize, at: u32, blocks: u32) {
+        for at in at..at + blocks {
+            let buf = self.env.pool.take(BLOCK_BYTES);
+            let (buf, read) = self.copies.read(1 - copy, at, buf).await;
+            if read.is_ok() {
+                self.copies.write_one(copy, at, buf.share()).await;
+            }
+        }
     }
 
     /// What earlier incarnations had from here on is void, durably. It follows the last record

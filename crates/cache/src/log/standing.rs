@@ -30,6 +30,8 @@ pub struct Standing {
     pub owes: bool,
     /// The journal will never be replayed.
     pub forsaken: bool,
+    /// Counts the records of the origin that were given.
+    pub watched: u64,
 }
 
 /// Why a standing was not made durable.
@@ -65,6 +67,9 @@ pub trait Members {
         Box::pin(async { Ok(()) })
     }
 
+    /// From now on the origin is known by this record; none if it is empty.
+    fn watch(&self, _record: Vec<u8>) {}
+
     /// Returns once later incarnations know `standing`, whatever is lost then. One call at a
     /// time, which is carried through.
     fn record(
@@ -79,6 +84,7 @@ struct Durable {
     copies: Option<[bool; 2]>,
     owes: Option<bool>,
     forsaken: Option<bool>,
+    watched: Option<u64>,
 }
 
 impl Durable {
@@ -87,6 +93,7 @@ impl Durable {
             copies: Some(standing.copies),
             owes: Some(standing.owes),
             forsaken: Some(standing.forsaken),
+            watched: Some(standing.watched),
         }
     }
 
@@ -97,6 +104,7 @@ impl Durable {
             copies: self.copies.filter(|_| self.copies == next.copies),
             owes: self.owes.filter(|_| self.owes == next.owes),
             forsaken: self.forsaken.filter(|_| self.forsaken == next.forsaken),
+            watched: self.watched.filter(|_| self.watched == next.watched),
         }
     }
 }
@@ -137,6 +145,7 @@ impl Standings {
                 copies,
                 owes: true,
                 forsaken: false,
+                watched: 0,
             }),
             durable: Cell::default(),
             failures: Cell::new(0),
@@ -269,12 +278,25 @@ impl Standings {
             let standing = Standing {
                 copies,
                 owes: false,
-                forsaken: false,
+                ..self.wanted.get()
             };
             let ended = self.members.record(standing).await;
             ended.map_err(NotRecorded::into_error)?;
         }
         Ok(())
+    }
+
+    /// Has the origin be known by this record. Once something may be acknowledged, returns when
+    /// that is durable, or with the error of an attempt.
+    pub(super) async fn watch(&self, record: Vec<u8>) -> IoResult {
+        self.members.watch(record);
+        self.want(|wanted| wanted.watched += 1);
+        if !self.begun.get() {
+            return Ok(());
+        }
+        let least = self.wanted.get().watched;
+        self.until(|all| all.durable.get().watched >= Some(least))
+            .await
     }
 
     /// From here on losses are made durable before anything is acknowledged.

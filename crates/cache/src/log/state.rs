@@ -66,7 +66,11 @@ pub(super) struct State {
     pub(super) fence: u64,
     /// All before it are on all copies.
     pub(super) completed_to: u64,
+    /// And these were, when both took part.
+    pub(super) both_to: u64,
     pub(super) durable_to: u64,
+    /// And a record says that these are.
+    pub(super) marked_to: u64,
     pub(super) done_to: u64,
     /// After the last record that changes anything.
     pub(super) owed_to: u64,

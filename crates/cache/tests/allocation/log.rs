@@ -2,7 +2,7 @@
 
 use super::{LIVE_BYTES, Still, Zeroes, finish, zeroes};
 use block::{BoxDevice, Device, Env, Fua, Lba, Nanos, Pool};
-use cache::log::{Area, Cleaning, Config, Members, NotRecorded, Standing, WriteBack};
+use cache::log::{Area, Cleaning, Config, Members, NotRecorded, Scrutiny, Standing, WriteBack};
 use layout::Uuid;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -51,6 +51,9 @@ fn log(still: &Rc<Still>, pool: &Pool) -> WriteBack<Zeroes> {
         max_lag: Nanos::from_secs(600),
         clean_after: Nanos::from_secs(1),
         cleaning: Cleaning::Ordered,
+        owes: true,
+        scrutiny: Scrutiny::Usual,
+        asked: false,
         stages: Rc::default(),
     };
     let origin = BoxDevice::new(prompt(VOLUME >> 18));

@@ -2,6 +2,7 @@
 //!
 //! What holds over crashes is the laboratory's (`proof::writeback`).
 
+mod damage;
 mod join;
 mod journal;
 mod opening;
@@ -341,6 +342,8 @@ fn left_behind(fence: u64) -> Vec<(u32, Vec<u8>)> {
             done_to: 0,
             fence,
             written_at: 0,
+            durable_to: 0,
+            complete_to: 0,
             log: 1,
             extents: zeroes.into_iter().collect(),
             crcs: Vec::new(),

@@ -4,7 +4,9 @@ use block::{
     BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos,
     Sectors, ShardId, Shared, TargetId,
 };
-use cache::log::{Area, Cleaning, Config, Journal, Members, NotRecorded, Standing, WriteBack};
+use cache::log::{
+    Area, Cleaning, Config, Journal, Members, NotRecorded, Scrutiny, Standing, WriteBack,
+};
 use layout::Uuid;
 use shard::{Config as ShardConfig, Disk, Local, Mesh, Shard};
 use sim::{Control, DiskSpec, Outcome, Service, Sim, SimDriver, Span, World};
@@ -68,6 +70,9 @@ pub fn config(incarnation: u32) -> Config {
         max_lag: Nanos::from_secs(30),
         clean_after: Nanos::from_secs(1),
         cleaning: Cleaning::Ordered,
+        owes: true,
+        scrutiny: Scrutiny::Usual,
+        asked: false,
         stages: Rc::default(),
     }
 }

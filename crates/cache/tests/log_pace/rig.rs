@@ -1,7 +1,9 @@
 //! A log on two modelled flash drives before a modelled disk, with a journal or without.
 
 use block::{BoxDevice, Fua, Geometry, IoResult, Lba, Nanos, Sectors, ShardId, TargetId};
-use cache::log::{Area, Cleaning, Config, Journal, Members, NotRecorded, Standing, WriteBack};
+use cache::log::{
+    Area, Cleaning, Config, Journal, Members, NotRecorded, Scrutiny, Standing, WriteBack,
+};
 use drives::catalogue::hdd::SAS7K2;
 use drives::catalogue::ssd::X25_E;
 use drives::{Completed, Hdd, Model, Op, Request, Ssd, Wear};
@@ -185,6 +187,9 @@ async fn open(
         max_lag: setup.max_lag,
         clean_after: Nanos::from_secs(1),
         cleaning: setup.cleaning,
+        owes: true,
+        scrutiny: Scrutiny::Usual,
+        asked: false,
         stages: Rc::default(),
     };
     let journal = match setup.cleaning {

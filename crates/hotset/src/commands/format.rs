@@ -2,9 +2,10 @@
 
 use super::inspect::{Image, superblock_of};
 use crate::Failure;
+use layout::array::SUPERBLOCKS;
 use layout::{
-    BLOCK_BYTES, COMMIT_BLOCKS, JournalCommit, JournalSuperblock, LOG_SUPERBLOCKS, LogSuperblock,
-    PROBE_BYTES, SUPERBLOCK_BLOCKS, SuperblockError,
+    BLOCK_BYTES, BLOCK_SECTORS, COMMIT_BLOCKS, JournalCommit, JournalSuperblock, LOG_SUPERBLOCKS,
+    LogSuperblock, PROBE_BYTES, Pair, SUPERBLOCK_BLOCKS, SuperblockError,
 };
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -19,13 +20,22 @@ fn block(image: &Image, at: u64) -> Option<Vec<u8>> {
 /// The superblock of a log of write-back, if the device has one.
 fn log_of(image: &Image) -> Option<LogSuperblock> {
     let blocks = LOG_SUPERBLOCKS.map(|at| block(image, at));
-    LogSuperblock::newest(blocks.each_ref().map(Option::as_deref)).ok()
+    Pair::legible(blocks.each_ref().map(Option::as_deref))
+}
+
+/// What a device says of the array that it is a member of, by either superblock.
+fn array_of(image: &Image) -> Option<raid::Superblock> {
+    let at = SUPERBLOCKS.map(|at| at.0 / BLOCK_SECTORS);
+    let blocks = at.into_iter().filter_map(|at| block(image, at));
+    blocks
+        .filter_map(|block| raid::Superblock::decode(&block))
+        .next()
 }
 
 /// The superblock of a journal of write-back that may have to be replayed.
 fn pending_of(image: &Image) -> Option<JournalSuperblock> {
     let blocks = LOG_SUPERBLOCKS.map(|at| block(image, at));
-    let found = JournalSuperblock::newest(blocks.each_ref().map(Option::as_deref)).ok()?;
+    let found = Pair::<JournalSuperblock>::legible(blocks.each_ref().map(Option::as_deref))?;
     let halves = [0, 1].map(|half| found.half_at(half));
     let commits = halves.into_iter().flat_map(|at| at..at + COMMIT_BLOCKS);
     let commits = commits.filter_map(|at| block(image, at));
@@ -59,6 +69,8 @@ pub fn run(path: &Path, yes: bool, rewind: bool) -> Result<(), Failure> {
     }
     let mut ends = vec![image.bytes / BLOCK_BYTES as u64];
     let holds = match superblock_of(&image) {
+        Err(SuperblockError::Foreign(_)) if array_of(&image).is_some() => array_of(&image)
+            .map(|array| format!("it is a member of array {} ({})", array.name, array.array)),
         Err(SuperblockError::Blank) => None,
         Ok(superblock) => {
             // A device that has grown has its other superblock where it ended.

@@ -231,6 +231,7 @@ mod tests {
             host: "h".into(),
             identity: vec![1],
             journal: None,
+            record: Vec::new(),
         }
     }
 

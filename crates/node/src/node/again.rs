@@ -45,11 +45,8 @@ impl<P: Platform> Node<P> {
             let now = timer.now();
             let volumes = node.volumes.borrow().clone();
             let lost = volumes.iter().filter_map(|(name, served)| {
-                let lost = if node.changing.get() {
-                    None
-                } else {
-                    lost(served)
-                };
+                let is_changed = node.queue.is_about(name.as_str());
+                let lost = lost(served).filter(|_| !is_changed);
                 if lost.is_none() {
                     pauses.remove(name);
                 }
@@ -118,13 +115,24 @@ impl<P: Platform> Node<P> {
         }
         let identity = self.devices.identity(&served.origin)?;
         let (size, witness) = (fronted.geometry().sectors, log.witness());
-        let found = self
+        let mut found = self
             .find_log(volume, size, &identity, devices, witness)
             .await?;
+        let absent = std::mem::take(&mut found.absent);
         let origin = BoxDevice::new(fronted.cached().clone());
-        let again = Log::open(volume, found, self.env(), origin).await;
+        let again = Log::open(volume, found, false, self.env(), origin).await;
         let again = again.map_err(refusal)?;
+        served.guard.keep_with(&again);
+        // The log missed the records since its devices were lost.
+        let pool = self.pools.borrow().get(&served.pool).cloned();
+        if let Some(pool) = pool {
+            let record = pool.cache.origin_record(name.as_str());
+            again.engine().watcher().watch(record).await;
+        }
         again.begin().await.map_err(refusal)?;
+        absent
+            .into_iter()
+            .for_each(|event| self.platform.event(event));
         fronted.exchange_log(again);
         Ok(())
     }

@@ -109,7 +109,7 @@ impl<P: Platform> Node<P> {
         let size = config.sectors.unwrap_or(below.sectors);
         // What others left in its volatile cache, it may lose without a word to us.
         opened.leaf.flush().await.map_err(refusal)?;
-        let found = match volume.mode.value {
+        let mut found = match volume.mode.value {
             VolumeMode::Cached(_) => None,
             VolumeMode::WriteBack => {
                 let (devices, witness) = (looked_at(logs), self.log_witness(name).await?);
@@ -117,6 +117,9 @@ impl<P: Platform> Node<P> {
                 Some(found.await?)
             }
         };
+        let absent = found
+            .as_mut()
+            .map(|found| std::mem::take(&mut found.absent));
         let record = pool.cache.origin_record(name.as_str());
         let say = |event| self.say(name, event);
         let guarded = Origin::guard(&self.platform, &say, &pool.cache, name, size, opened).await;
@@ -135,6 +138,9 @@ impl<P: Platform> Node<P> {
                 }
             },
         };
+        if let Some(log) = &log {
+            guarded.keep_with(log);
+        }
         guarded.begin().await;
         if let Some(log) = &log
             && let Err(error) = log.begin().await
@@ -142,6 +148,8 @@ impl<P: Platform> Node<P> {
             cached.close().await;
             return Err(refusal(error));
         }
+        let absent = absent.into_iter().flatten();
+        absent.for_each(|event| self.platform.event(event));
         let timer = self.env().timer;
         let block = cached.geometry().block;
         let fronted = Fronted::new(cached, log);

@@ -18,7 +18,7 @@ use crate::log::{FoundLog, Log, WitnessFile, journal_of, patience, wanted};
 use crate::place::{Opened, Role};
 use crate::platform::Platform;
 use crate::witness::{self, Beside};
-use block::{BoxDevice, Driver, Extent, Nanos, Sectors, WithDeadline};
+use block::{BoxDevice, Driver, Extent, IoError, Kind, Nanos, Sectors, WithDeadline};
 use cache::log::{Candidate, Ledger, Witness};
 use control::config::{self, Bytes, Name, VolumeMode};
 use futures_util::future::{Either, pending, select};
@@ -128,27 +128,26 @@ impl<P: Platform> Node<P> {
         let kept = Witness::Kept(witness.device.clone());
         let found = Ledger::open(wanted, env, kept, candidates, journal).await;
         let found = found.map_err(refusal)?;
-        for (device, why) in &found.absent {
-            let journal = journal_of(volume);
+        let configured = volume;
+        let absent = found.absent.iter().map(|(device, why)| {
             let (volume, device, why) = (name.clone(), device.clone(), why.clone());
-            self.say(
-                name,
-                match journal {
-                    Some(journal) if journal.as_str() == device => Event::JournalAbsent {
-                        volume,
-                        device,
-                        why,
-                    },
-                    _ => Event::LogDeviceAbsent {
-                        volume,
-                        device,
-                        why,
-                    },
+            match journal_of(configured) {
+                Some(journal) if journal.as_str() == device => Event::JournalAbsent {
+                    volume,
+                    device,
+                    why,
                 },
-            );
-        }
+                _ => Event::LogDeviceAbsent {
+                    volume,
+                    device,
+                    why,
+                },
+            }
+        });
+        let absent = absent.collect();
         Ok(FoundLog {
             found,
+            absent,
             devices: devices.into_iter().map(|device| device.name).collect(),
             witness,
         })
@@ -165,7 +164,7 @@ impl<P: Platform> Node<P> {
     }
 
     /// What was found becomes the log in front of `cached`, which gets nothing of it before the
-    /// log begins; `record` is what the pool had of the origin.
+    /// log begins; `record` is what the pool had of the origin, unless the log has more.
     pub(super) async fn open_log(
         &self,
         volume: &config::Volume,
@@ -174,10 +173,15 @@ impl<P: Platform> Node<P> {
         origin: &Opened<P>,
         record: &[u8],
     ) -> Result<Log<P::Driver>, Refusal> {
-        let owes = found.found.owes;
+        let (owes, kept) = (found.found.owes, found.found.record.clone());
+        let record = if kept.is_empty() { record } else { &kept };
+        let damaged = damaged(volume, &found.found);
         let below = BoxDevice::new(cached.clone());
-        let log = Log::open(volume, found, self.env(), below).await;
-        let log = log.map_err(refusal)?;
+        let log = Log::open(volume, found, false, self.env(), below).await;
+        let log = log.map_err(|error| match error.kind() {
+            Kind::Corrupt => damaged(error),
+            _ => refusal(error),
+        })?;
         if owes && let Some(why) = self.is_changed(&log, origin, record).await {
             let (what, name) = (why.of(&origin.place), &volume.name.value);
             let owed = Bytes(log.engine().status().dirty_bytes);
@@ -255,7 +259,7 @@ impl<P: Platform> Node<P> {
         loop {
             let paused = detaching.paused.get();
             engine.retire(!paused);
-            let before = engine.status().dirty_bytes;
+            let before = engine.status();
             let drained = async {
                 if paused {
                     return pending().await;
@@ -270,7 +274,7 @@ impl<P: Platform> Node<P> {
             let why = match select(drained, other).await {
                 Either::Left((Some(Ok(())), _)) => return Ok(()),
                 Either::Left((Some(Err(error)), _)) => error.to_string(),
-                Either::Left((None, _)) if engine.status().dirty_bytes < before => continue,
+                Either::Left((None, _)) if is_progress(&before, &engine.status()) => continue,
                 Either::Left((None, _)) => still_owed(served, log),
                 Either::Right((Either::Left(_), _)) => continue,
                 Either::Right((Either::Right(_), _)) => "that was cancelled".into(),
@@ -342,8 +346,44 @@ impl<P: Platform> Node<P> {
     }
 }
 
+/// What follows if records of the log of `volume` are damaged or missing on all that is here.
+fn damaged<C>(
+    volume: &config::Volume,
+    found: &cache::log::Opened<C>,
+) -> impl Fn(IoError) -> Refusal + use<C> {
+    let name = volume.name.value.clone();
+    let here = found.areas.iter().zip(&found.names);
+    let here = here.filter(|(area, _)| area.as_ref().is_some_and(|area| area.trusted));
+    let here: Vec<&str> = here.map(|(_, device)| device.as_str()).collect();
+    let absent = found
+        .absent
+        .iter()
+        .filter(|(device, _)| found.names.contains(device));
+    let absent: Vec<&str> = absent.map(|(device, _)| device.as_str()).collect();
+    let attach = match absent[..] {
+        [] => "see".to_owned(),
+        _ => format!(
+            "attach {}, which may have them, or see",
+            absent.join(" and ")
+        ),
+    };
+    let here = here.join(" and ");
+    move |error| {
+        format!(
+            "{name} is not served: {error} ({here} is damaged); {attach} `hotset pool recover \
+             {name}`: `--keep` writes back the rest, and `--rewind` gives all of it up"
+        )
+    }
+}
+
 fn as_it_was(name: &Name, why: &str) -> Refusal {
     format!("volume {name}: unchanged, {why}. Try again.")
+}
+
+/// Whether the origin has taken something between `before` and `now`, and does.
+fn is_progress(before: &cache::log::Status, now: &cache::log::Status) -> bool {
+    let takes = now.carried_bytes > before.carried_bytes && now.trouble.is_none();
+    takes || now.dirty_bytes < before.dirty_bytes
 }
 
 /// What is in the way of a log that does not get empty.

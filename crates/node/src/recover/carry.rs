@@ -5,6 +5,7 @@
 //! is not begun, so that nothing is written.
 
 use super::found::{Found, Leased, said};
+use super::lost::{Lost, missing};
 use crate::arrays::{Devices, Source};
 use crate::leaf::Leaf;
 use crate::log::{Copy, FoundLog, Log, WitnessFile, engine, journal_of, patience, wanted};
@@ -69,13 +70,15 @@ pub(super) async fn look<P: Platform>(
     let witness = Witness::Says(remembered.cloned().map(Box::new));
     let opened = Ledger::open(wanted, env.clone(), witness, copies, journal).await;
     let opened = opened.map_err(said)?;
-    let config = engine(volume, &opened, &env);
+    let config = engine(volume, &opened, true, &env);
+    let record = opened.record;
     let (ledger, areas, journal) = (opened.ledger, opened.areas, opened.journal);
     let origin = BoxDevice::new(found.origin.leaf.clone());
     let engine = WriteBack::open(config, env, ledger, areas, journal, origin).await;
     let engine = engine.map_err(said)?;
     let mut doubts = opened.doubts;
-    if let Some(why) = is_changed(found, &engine).await {
+    doubts.extend(engine.missing().map(|records| missing(&records)));
+    if let Some(why) = is_changed(found, &engine, record).await {
         let owed = Bytes(engine.status().dirty_bytes);
         let what = why.of(volume.origin.value.as_str());
         doubts.push(format!("{what}; {owed} would overwrite it"));
@@ -83,12 +86,27 @@ pub(super) async fn look<P: Platform>(
     Ok(Look { engine, doubts })
 }
 
-/// Why the origin is not what the volume's pool knows, if what is here of that says so.
+/// Why the origin is not what the log knows by its `record`, or the volume's pool, as far as that is
+/// here.
 async fn is_changed<P: Platform>(
     found: &Found<'_, P>,
     engine: &WriteBack<Copy<P::Driver>>,
+    record: Vec<u8>,
 ) -> Option<Reason> {
     let env = found.platform.local().env();
+    if engine.is_drained() {
+        return None;
+    }
+    let record = match record.is_empty() {
+        false => record,
+        true => pool_record(found, &env).await.unwrap_or_default(),
+    };
+    let owes = |extent| engine.owes(extent);
+    changed(found.origin, &env.pool, &record, owes).await
+}
+
+/// What the volume's pool knows of the origin.
+async fn pool_record<P: Platform>(found: &Found<'_, P>, env: &Env) -> Option<Vec<u8>> {
     let name = found.volume.name.as_str();
     let mut newest = None;
     for source in sources(found.devices, found.volume) {
@@ -97,16 +115,11 @@ async fn is_changed<P: Platform>(
         let Ok(lease) = found.devices.open(&source, Role::Pool).await else {
             continue;
         };
-        let record = origin_record_on(&lease.leaf, &env, name).await;
+        let record = origin_record_on(&lease.leaf, env, name).await;
         newest = newest.max(record.ok().flatten());
         lease.release().await;
     }
-    if engine.is_drained() {
-        return None;
-    }
-    let record = newest.map_or_else(Vec::new, |(_, record)| record);
-    let owes = |extent| engine.owes(extent);
-    changed(found.origin, &env.pool, &record, owes).await
+    newest.map(|(_, record)| record)
 }
 
 /// The devices of the volume's pool.
@@ -140,8 +153,10 @@ pub(super) async fn forget<P: Platform>(
     Ok(())
 }
 
-/// Carries out what the log has; what that was.
-pub(super) async fn keep<P: Platform>(found: &Found<'_, P>) -> Result<Bytes, String> {
+/// Carries out what the log has; what that was, and what of it was lost.
+pub(super) async fn keep<P: Platform>(
+    found: &Found<'_, P>,
+) -> Result<(Bytes, Option<Lost>), String> {
     let (platform, env) = (found.platform, found.platform.local().env());
     let volume = found.volume;
     let witness = witness::open(platform, Beside::Log(volume.name.value.clone())).await;
@@ -156,15 +171,23 @@ pub(super) async fn keep<P: Platform>(found: &Found<'_, P>) -> Result<Bytes, Str
     let origin = BoxDevice::new(found.origin.leaf.clone());
     let found_log = FoundLog {
         found: opened,
+        absent: Vec::new(),
         devices: names,
         witness: WitnessFile {
             device: witness,
             _claim: Rc::new(hold),
         },
     };
-    let log = Log::open(volume, found_log, env.clone(), origin).await;
+    let log = Log::open(volume, found_log, true, env.clone(), origin).await;
     let log = log.map_err(said)?;
     let owed = Bytes(log.engine().status().dirty_bytes);
+    if let Some(records) = log.engine().missing() {
+        let lost = log.engine().carry_out().await.map_err(said)?;
+        log.engine().end().await.map_err(said)?;
+        return Ok((owed, Some(Lost::new(records, &lost))));
+    }
+    // The origin is about to be written without being watched.
+    log.engine().watcher().watch(Vec::new()).await;
     log.begin().await.map_err(said)?;
     let carried = {
         let (rested, trouble) = (pin!(log.rest()), pin!(trouble(&log, &env)));
@@ -179,7 +202,7 @@ pub(super) async fn keep<P: Platform>(found: &Found<'_, P>) -> Result<Bytes, Str
         }
     };
     log.engine().close().await;
-    carried.map(|_| owed)
+    carried.map(|_| (owed, None))
 }
 
 /// Returns once something has been in the way of the cleaner for long.
@@ -194,6 +217,22 @@ async fn trouble<D: Driver>(log: &Log<D>, env: &Env) -> IoError {
             Some(_) => {}
         }
     }
+}
+
+/// Writes to `to` what the origin has, and what the log has.
+pub(super) async fn keep_to<P: Platform>(
+    found: &Found<'_, P>,
+    look: &Look<P::Driver>,
+    to: &Leaf<P::Driver>,
+    zeroes: bool,
+) -> Result<(Bytes, Option<Lost>), String> {
+    let env = found.platform.local().env();
+    let owed = Bytes(look.engine.status().dirty_bytes);
+    let copied = copy(&found.origin.leaf, to, zeroes, &env).await;
+    copied.map_err(said)?;
+    let lost = look.engine.carry_out_to(to).await.map_err(said)?;
+    let records = look.engine.missing();
+    Ok((owed, records.map(|records| Lost::new(records, &lost))))
 }
 
 /// Copies all of `from` to `to`, durably. Zeroes are left out where `to` is known to have them.

@@ -10,15 +10,17 @@ impl fmt::Display for Recovery {
         self.devices(f)?;
         let (volume, origin) = (&self.volume, &self.origin);
         match &self.outcome {
-            Outcome::Kept(owed) => write!(
-                f,
-                "{origin} has the {owed} that {volume} owed it; the log owes nothing any more"
-            ),
-            Outcome::KeptTo(path, owed) => write!(
-                f,
-                "{path} has what {origin} has, and the {owed} that {volume} owes it; {origin} and \
-                 the log are as they were"
-            ),
+            Outcome::Kept(owed, lost) => {
+                write!(f, "{origin} has the {owed} that {volume} owed it")?;
+                lost.iter().try_for_each(|lost| write!(f, ", {lost}"))?;
+                write!(f, "; the log owes nothing any more")
+            }
+            Outcome::KeptTo(path, owed, lost) => {
+                let has = format!("{path} has what {origin} has, and the {owed} that {volume}");
+                write!(f, "{has} owes it")?;
+                lost.iter().try_for_each(|lost| write!(f, ", {lost}"))?;
+                write!(f, "; {origin} and the log are as they were")
+            }
             Outcome::RewoundTo(path) => write!(
                 f,
                 "{path} has what {origin} has, and what its journal has: an earlier state; \
@@ -83,7 +85,7 @@ impl Recovery {
                     log.owed
                 )
             }
-            Ok(log) if log.owed.0 > 0 => write!(
+            Ok(log) if !log.is_drained => write!(
                 f,
                 "{volume} owes {origin} {}, the oldest {} s old: `hotset serve` carries it out, \
                  and so does `--keep`; `--rewind` gives it up",
@@ -92,7 +94,8 @@ impl Recovery {
             ),
             Ok(_) => write!(f, "{volume} owes {origin} nothing"),
             Err(why) if self.has_copy() => f.write_str(why),
-            Err(_) => match &self.known {
+            Err(why) => match &self.known {
+                Some(known) if !known.owes && self.has_old() => f.write_str(why),
                 Some(known) if !known.owes => write!(f, "{volume} owes {origin} nothing"),
                 Some(_) => {
                     write!(f, "what {volume} owes {origin} is lost; ")?;
@@ -123,6 +126,11 @@ impl Recovery {
             _ => "is an earlier state as it is",
         };
         write!(f, "{origin} {promise}")
+    }
+
+    fn has_old(&self) -> bool {
+        let mut copies = self.copies.iter();
+        copies.any(|(_, copy)| matches!(copy, CopyState::Stale))
     }
 
     fn has_copy(&self) -> bool {

@@ -1,6 +1,7 @@
 //! A write-back volume of a simulated node that is recovered without one: looked at, kept, given
 //! up, and written to another place.
 
+mod doubts;
 mod rig;
 
 use super::logged::LOG_MIB;
@@ -171,6 +172,12 @@ fn what_is_known_to_be_overtaken_is_not_carried_out() {
         assert!(soon.await.is_none(), "the origin has all");
     });
     lived.expect("nothing cuts its power");
+    // What the origin was getting then has landed.
+    let landed = async |platform: SimPlatform| {
+        let timer = platform.local().env().timer;
+        timer.sleep(Nanos::from_secs(1)).await;
+    };
+    rig.run(landed).expect("nothing cuts its power");
     rig.machine.give_back("/log0");
     rig.machine.pull("/log1");
     rig.refused(

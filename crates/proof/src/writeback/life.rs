@@ -8,7 +8,7 @@ use block::{
     Access, BoxDevice, Device, Extent, Fua, Gate, IoError, IoResult, Kind, Lba, Nanos,
     SECTOR_BYTES, Sectors,
 };
-use cache::log::{Area, Config, Journal, WriteBack};
+use cache::log::{Area, Config, Journal, Scrutiny, WriteBack};
 use futures_util::future::join_all;
 use layout::{JournalSuperblock, Uuid};
 use shard::{Disk, Local};
@@ -124,6 +124,9 @@ async fn open(bench: &Rc<Bench>, local: &Local<SimDriver>) -> IoResult<WriteBack
         max_lag: bench.case.max_lag,
         clean_after: bench.case.clean_after,
         cleaning: bench.case.cleaning,
+        owes: true,
+        scrutiny: Scrutiny::Usual,
+        asked: false,
         stages: bench.stages.clone(),
     };
     let area = |copy: usize| {

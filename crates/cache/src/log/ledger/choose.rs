@@ -51,6 +51,8 @@ pub(super) struct Chosen {
     pub(super) superblock: LogSuperblock,
     /// Nobody has had it before.
     pub(super) is_new: bool,
+    /// A copy that counted does so no more.
+    pub(super) shrinks: bool,
     /// Why it would be refused, had the operator not asked for it.
     pub(super) doubts: Vec<String>,
     /// Devices that the log goes without, and why: nothing is written to them.
@@ -130,6 +132,7 @@ fn among(
     });
     if let [Some(a), Some(b)] = logs
         && a.copy == b.copy
+        && a.log == b.log
     {
         return Err(format!(
             "{volume} is not served: {} and {} hold the same copy; take away the older, or see \
@@ -137,22 +140,8 @@ fn among(
             names[0], names[1]
         ));
     }
-    let all = || logs.into_iter().flatten().chain(witness);
-    let newest = |log| all().filter(|s| s.log == log).max_by_key(|s| s.sequence);
-    let mut owing = all().filter_map(|s| newest(s.log)).filter(|s| s.owes);
-    let first = owing.next();
-    if let Some(first) = first
-        && owing.any(|other| other.log != first.log)
-    {
-        return Err(format!(
-            "{volume} is not served: {} and {} have logs that know nothing of each other, and \
-             owe something to its origin; take away the one that does not count, or see `hotset \
-             pool recover {volume}`: `--rewind` gives both up",
-            names[0], names[1]
-        ));
-    }
-    let any = witness.or(all().max_by_key(|s| s.sequence));
-    let Some(now) = first.or(any.and_then(|s| newest(s.log))) else {
+    let all: Vec<&LogSuperblock> = logs.into_iter().flatten().chain(witness).collect();
+    let Some(now) = last(volume, witness, names, &all)? else {
         return new(wanted, 0, names, found);
     };
     let is_trusted = |copy: usize| {
@@ -172,27 +161,30 @@ fn among(
         false => Err(format!("{volume} is not served: {what}; {remedy}")),
     };
     let remembered = witness.is_some_and(|witness| witness.log == now.log);
-    if !remembered && trusted != now.mask {
+    let is_other = witness.is_some() && now.owes;
+    if !remembered && (trusted != now.mask || is_other) {
         let away = missing(names, now.mask, trusted);
-        let what = format!(
-            "{away} may have what its origin does not have, and the file of the log in `state` is \
-             lost, which would say"
-        );
+        let file = match witness {
+            None => "the file of the log in `state` is lost, which would say".to_owned(),
+            Some(_) => format!("the file of the log in `state` is of another log of {volume}"),
+        };
+        let (what, attach) = match away.as_str() {
+            "" => (file, "give it that log's devices".to_owned()),
+            away => {
+                let what = format!("{away} may have what its origin does not have, and {file}");
+                (what, format!("attach {away}"))
+            }
+        };
         let remedy = format!(
-            "attach it, or see `hotset pool recover {volume}`: without what {away} has, `--keep` \
-             carries out what is owed, and `--rewind` gives that up"
+            "{attach}, or see `hotset pool recover {volume}`: `--keep` carries out what is here, \
+             and `--rewind` gives that up"
         );
         doubt(what, remedy)?;
     }
     if trusted == [false; 2] {
         return match now.owes {
             false => new(wanted, now.sequence, names, found),
-            true => Err(format!(
-                "{volume} is not served: what its origin does not have yet is on {}; attach one \
-                 of them, or see what is left with `hotset pool recover {volume}`: `--rewind` \
-                 gives that up",
-                missing(names, now.mask, trusted)
-            )),
+            true => Err(elsewhere(volume, now, logs)),
         };
     }
     if now.owes && now.sectors > wanted.sectors {
@@ -229,7 +221,7 @@ fn among(
         }
         Found::Absent(_) | Found::Other(_) => None,
     });
-    let sequence = all().map(|s| s.sequence).max().unwrap_or(0);
+    let sequence = all.iter().map(|s| s.sequence).max().unwrap_or(0);
     let superblock = LogSuperblock {
         copy: None,
         mask: trusted,
@@ -249,9 +241,68 @@ fn among(
             ..superblock
         },
         is_new: false,
+        shrinks: trusted != now.mask,
         doubts,
         without,
     })
+}
+
+/// The newest superblock of the log that the volume had last: of several logs the one that was
+/// opened last. One that was opened before it is overtaken, whatever it owes.
+fn last<'a>(
+    volume: &str,
+    witness: Option<&LogSuperblock>,
+    names: &[String; 2],
+    all: &[&'a LogSuperblock],
+) -> Result<Option<&'a LogSuperblock>, String> {
+    let of_log = |log| all.iter().filter(move |s| s.log == log);
+    let newest = all
+        .iter()
+        .filter_map(|s| of_log(s.log).max_by_key(|s| s.sequence));
+    let is_known = |s: &LogSuperblock| witness.is_some_and(|witness| witness.log == s.log);
+    let last = newest
+        .clone()
+        .max_by_key(|s| (s.opened_at, s.owes, is_known(s), s.sequence));
+    let Some(last) = last else {
+        return Ok(None);
+    };
+    let mut others = newest.filter(|s| s.log != last.log && s.owes);
+    let Some(other) = others.next() else {
+        return Ok(Some(last));
+    };
+    let [first, second] = names;
+    if last.owes {
+        return Err(format!(
+            "{volume} is not served: {first} and {second} have logs that know nothing of each \
+             other, and owe something to its origin; take away the one that does not count, or see \
+             `hotset pool recover {volume}`: `--rewind` gives both up"
+        ));
+    }
+    let on = match other.copy {
+        Some(copy) => other.devices[usize::from(copy)].as_str(),
+        None => "the file in `state`",
+    };
+    Err(format!(
+        "{volume} is not served: {on} has a log of {volume} that was given up, or overtaken: \
+         another was opened after it, and has written everything back; give {volume} the devices \
+         of that, or blank ones, or see `hotset pool recover {volume}`: `--rewind` gives the old \
+         one up"
+    ))
+}
+
+/// Why nothing of what the log `now` has can be reached.
+fn elsewhere(volume: &str, now: &LogSuperblock, logs: [Option<&LogSuperblock>; 2]) -> String {
+    let copies = (0..2).filter(|copy| now.mask[*copy]);
+    let copies: Vec<&str> = copies.map(|copy| now.devices[copy].as_str()).collect();
+    let copies = copies.join(" and ");
+    let attach = match logs.into_iter().flatten().next() {
+        Some(_) => "what is here is an older copy: attach that one",
+        None => "attach one of them",
+    };
+    format!(
+        "{volume} is not served: what its origin does not have yet is on {copies}; {attach}, or see \
+         what is left with `hotset pool recover {volume}`: `--rewind` gives that up"
+    )
 }
 
 /// The copies of `mask` that are not `here`, by name.
@@ -309,8 +360,10 @@ fn new(
             host: wanted.host.clone(),
             identity: wanted.identity.clone(),
             journal: None,
+            record: Vec::new(),
         },
         is_new: true,
+        shrinks: false,
         doubts: Vec::new(),
         without: [None, None],
     })

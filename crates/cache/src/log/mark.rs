@@ -1,0 +1,40 @@
+//! Marks: once the last dirty record is durable, and no other follows it, a note says so. A copy
+//! that is found alone, and lacks that record, is known for it then.
+//!
+//! Invariant: a record is dirty and durable for longer than [`REST`] ⟹ a later one says so, while
+//! both copies take part and there is room
+
+use super::Inner;
+use block::{Device, Fua, Nanos};
+use futures_util::future::select;
+use std::pin::pin;
+
+/// How long nothing may follow.
+const REST: Nanos = Nanos::from_millis(10);
+
+pub(super) async fn run<P: Device>(log: &Inner<P>) {
+    let closing = || log.closing.get();
+    loop {
+        log.changed.until(|| closing() || log.may_mark()).await;
+        if closing() {
+            break;
+        }
+        let last = log.state.borrow().next;
+        let rest = log.env.timer.sleep(REST);
+        select(pin!(rest), pin!(log.changed.until(closing))).await;
+        if !closing() && log.may_mark() && log.state.borrow().next == last {
+            let done_to = log.state.borrow().done_to;
+            log.append_done(&[], done_to, Fua::No).await;
+        }
+    }
+}
+
+impl<P: Device> Inner<P> {
+    fn may_mark(&self) -> bool {
+        let state = self.state.borrow();
+        state.durable_to.min(state.owed_to) > state.marked_to
+            && state.done_to < state.owed_to
+            && state.may_fill(1)
+            && self.copies.are_both()
+    }
+}

@@ -1,0 +1,280 @@
+//! A block of one copy is damaged while the other is away, stale or blank: each acknowledged block
+//! is right, or its read fails, or the log is refused.
+
+use crate::rig::{Rig, config, run};
+use block::{
+    Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors,
+    Shared,
+};
+use cache::log::{Area, Config, Scrutiny, WriteBack};
+use layout::{BLOCK_BYTES, SEGMENT_BLOCKS};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Writes, of so many blocks each: a record has one of them.
+const WRITES: u64 = 60;
+const BLOCKS: u64 = 9;
+/// Blocks that the records and headers of segments take, and those of the last record.
+const USED: u32 = 3 * SEGMENT_BLOCKS;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Harm {
+    /// Its bytes are others.
+    Rot,
+    /// Reads that touch it fail.
+    Unreadable,
+}
+
+/// A copy, of which one block is damaged.
+#[derive(Clone)]
+struct Spoiled {
+    leaf: Rc<crate::rig::Leaf>,
+    block: Rc<Cell<Option<(u64, Harm)>>>,
+}
+
+impl Spoiled {
+    fn new(rig: &Rig, copy: usize) -> Spoiled {
+        Spoiled {
+            leaf: Rc::new(rig.leaf(1 + copy)),
+            block: Rc::default(),
+        }
+    }
+
+    fn area(&self, copy: usize, trusted: bool) -> Option<Area<Spoiled>> {
+        Some(Area {
+            device: self.clone(),
+            base: Lba(0),
+            segments: 16,
+            member: copy as u16,
+            domain: format!("pcie{copy}").into(),
+            trusted,
+        })
+    }
+}
+
+impl Device for Spoiled {
+    fn geometry(&self) -> &Geometry {
+        self.leaf.geometry()
+    }
+
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        let (mut buf, read) = self.leaf.read(at, buf).await;
+        let first = at.0 / 8;
+        let blocks = first..first + (buf.len() / BLOCK_BYTES) as u64;
+        match self.block.get() {
+            Some((block, Harm::Unreadable)) if blocks.contains(&block) => {
+                let error = IoError::new(Kind::Media, "an unreadable sector");
+                (buf, Err(error))
+            }
+            Some((block, Harm::Rot)) if blocks.contains(&block) => {
+                let from = (block - first) as usize * BLOCK_BYTES;
+                buf[from + 7..from + 600].fill(0xa5);
+                (buf, read)
+            }
+            _ => (buf, read),
+        }
+    }
+
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        self.leaf.write(at, data, fua).await
+    }
+
+    async fn zero(&self, extent: Extent) -> IoResult {
+        self.leaf.zero(extent).await
+    }
+
+    async fn flush(&self) -> IoResult {
+        self.leaf.flush().await
+    }
+
+    async fn discard(&self, extent: Extent) -> IoResult {
+        self.leaf.discard(extent).await
+    }
+
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        self.leaf.extents(extent, out).await
+    }
+}
+
+fn looked(incarnation: u32, scrutiny: Scrutiny) -> Config {
+    Config {
+        scrutiny,
+        dirty_max: 64 << 20,
+        ..config(incarnation)
+    }
+}
+
+/// Writes that are all acknowledged, each forced or all flushed at last, and an origin that takes
+/// none of them.
+async fn written(rig: &Rig, copies: &[Spoiled; 2], fua: Fua) {
+    rig.control.kill(rig.disks[0]);
+    let areas = [copies[0].area(0, true), copies[1].area(1, true)];
+    let config = looked(1, Scrutiny::Usual);
+    let log = rig.open_before(rig.leaf(0), config, areas, None);
+    let log = log.await.unwrap();
+    log.begin().await.unwrap();
+    for nth in 0..WRITES {
+        let data = rig.data(BLOCKS as usize, 1 + nth as u8).await;
+        log.write(Lba(nth * BLOCKS * 8), data, fua).await.unwrap();
+    }
+    log.flush().await.unwrap();
+    rig.local.env().timer.sleep(Nanos::from_millis(50)).await;
+    log.close().await;
+    rig.control.revive(rig.disks[0]);
+}
+
+#[derive(Default, Debug)]
+struct Seen {
+    refused: u32,
+    right: u32,
+    fails: u32,
+    older: u32,
+}
+
+impl Seen {
+    async fn attempt(&mut self, rig: &Rig, attempt: IoResult<WriteBack<Spoiled>>) {
+        let log = match attempt {
+            Ok(log) => log,
+            Err(error) => {
+                assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+                self.refused += 1;
+                return;
+            }
+        };
+        for nth in 0..WRITES {
+            let buf = rig
+                .local
+                .env()
+                .pool
+                .get(BLOCKS as usize * BLOCK_BYTES)
+                .await;
+            match log.read(Lba(nth * BLOCKS * 8), buf).await {
+                (_, Err(_)) => self.fails += 1,
+                (buf, Ok(())) if buf.iter().all(|byte| *byte == 1 + nth as u8) => self.right += 1,
+                _ => self.older += 1,
+            }
+        }
+    }
+}
+
+/// The other copy is away, and would count no more.
+#[test]
+fn a_damaged_block_of_the_only_copy_is_never_taken_for_the_end() {
+    [Fua::Yes, Fua::No].into_iter().for_each(sole_copy);
+}
+
+fn sole_copy(fua: Fua) {
+    run(move |rig| async move {
+        let copies = [Spoiled::new(&rig, 0), Spoiled::new(&rig, 1)];
+        written(&rig, &copies, fua).await;
+        for harm in [Harm::Rot, Harm::Unreadable] {
+            let mut seen = Seen::default();
+            // All of the first and the last records, and headers; else each fifth.
+            let all = 0..u64::from(USED);
+            let some = all.filter(|block| block % 256 < 2 || *block > 580 || block % 5 == 0);
+            for block in some {
+                copies[0].block.set(Some((block, harm)));
+                let areas = [copies[0].area(0, true), None];
+                let config = looked(2, Scrutiny::Alone);
+                let log = rig.attempt(rig.leaf(0), config, areas, None).await;
+                seen.attempt(&rig, log).await;
+                assert_eq!(seen.older, 0, "{harm:?} of block {block}: {seen:?}");
+            }
+            assert!(seen.refused > 100 && seen.right > 0, "{seen:?}");
+        }
+    });
+}
+
+/// With both there is nothing to lose.
+#[test]
+fn what_one_copy_has_whole_is_right_whatever_becomes_of_the_other() {
+    run(|rig| async move {
+        let copies = [Spoiled::new(&rig, 0), Spoiled::new(&rig, 1)];
+        written(&rig, &copies, Fua::No).await;
+        for harm in [Harm::Rot, Harm::Unreadable] {
+            for block in (0..u64::from(USED)).step_by(3) {
+                copies[0].block.set(Some((block, harm)));
+                let areas = [copies[0].area(0, true), copies[1].area(1, true)];
+                let config = looked(2, Scrutiny::Usual);
+                let log = rig.attempt(rig.leaf(0), config, areas, None).await;
+                let mut seen = Seen::default();
+                seen.attempt(&rig, log).await;
+                assert_eq!(
+                    u64::from(seen.right),
+                    WRITES,
+                    "{harm:?} of {block}: {seen:?}"
+                );
+            }
+        }
+    });
+}
+
+/// A copy that does not count is made whole from the other.
+#[test]
+fn a_copy_that_is_made_whole_from_a_damaged_one_hides_nothing() {
+    for block in (0..u64::from(USED)).step_by(97).chain([256, 257, 512]) {
+        for harm in [Harm::Rot, Harm::Unreadable] {
+            run(move |rig| async move {
+                let copies = [Spoiled::new(&rig, 0), Spoiled::new(&rig, 1)];
+                written(&rig, &copies, Fua::Yes).await;
+                let stale = rig.leaf(2);
+                stale
+                    .zero(Extent::new(Lba(0), Sectors(16 << 11)))
+                    .await
+                    .unwrap();
+                copies[0].block.set(Some((block, harm)));
+                let areas = [copies[0].area(0, true), copies[1].area(1, false)];
+                let config = looked(2, Scrutiny::Usual);
+                let log = rig.attempt(rig.leaf(0), config, areas, None).await;
+                let established = match &log {
+                    Ok(log) => log.establish().await.is_ok(),
+                    Err(_) => false,
+                };
+                let mut seen = Seen::default();
+                seen.attempt(&rig, log).await;
+                if established {
+                    let areas = [None, copies[1].area(1, true)];
+                    let config = looked(3, Scrutiny::Usual);
+                    let log = rig.attempt(rig.leaf(0), config, areas, None).await;
+                    seen.attempt(&rig, log).await;
+                }
+                assert_eq!(seen.older, 0, "{harm:?} of block {block}: {seen:?}");
+            });
+        }
+    }
+}
+
+/// The operator gets all but what is damaged, and its name.
+#[test]
+fn whoever_asks_gets_all_but_what_is_damaged() {
+    for (block, fua) in [
+        (100, Fua::No),
+        (256, Fua::Yes),
+        (300, Fua::Yes),
+        (590, Fua::Yes),
+    ] {
+        run(move |rig| async move {
+            let copies = [Spoiled::new(&rig, 0), Spoiled::new(&rig, 1)];
+            written(&rig, &copies, fua).await;
+            copies[0].block.set(Some((block, Harm::Unreadable)));
+            let areas = [copies[0].area(0, true), None];
+            let config = Config {
+                asked: true,
+                ..looked(2, Scrutiny::Alone)
+            };
+            let log = rig.attempt(rig.leaf(0), config, areas, None).await;
+            let log = log.unwrap();
+            let is_header = block % u64::from(SEGMENT_BLOCKS) == 0;
+            assert_eq!(log.missing().is_none(), is_header, "{:?}", log.missing());
+            log.carry_out().await.unwrap();
+            let mut there = 0;
+            for nth in 0..WRITES {
+                let buf = rig.local.env().pool.get(BLOCK_BYTES).await;
+                let (buf, read) = rig.leaf(0).read(Lba(nth * BLOCKS * 8), buf).await;
+                read.unwrap();
+                there += u64::from(buf.iter().all(|byte| *byte == 1 + nth as u8));
+            }
+            assert!(there + 1 >= WRITES, "{there} of {WRITES}");
+        });
+    }
+}

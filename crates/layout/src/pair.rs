@@ -1,0 +1,73 @@
+//! A superblock that is there twice, so that no cut, rot or bad sector takes both.
+//!
+//! Invariants:
+//!     the newer of two that are whole holds
+//!     what is noise, or cannot be read, hides nothing that the other says
+//!     what is known to be somebody else's, in the first, is: the second is what was left there
+//!
+//! Not here: reading and writing them. Whoever writes both writes the worse first, so that a cut
+//! leaves one.
+
+use crate::SuperblockError;
+use crate::signature::UNKNOWN;
+
+/// What is written twice.
+pub trait Paired: Sized {
+    /// Reads one from its block.
+    fn decode(block: &[u8]) -> Result<Self, SuperblockError>;
+    /// Writes it to a block.
+    fn encode(&self, out: &mut [u8]);
+    /// Counts its changes.
+    fn sequence(&self) -> u64;
+}
+
+/// Two blocks, as far as they could be read.
+pub struct Pair<T> {
+    /// The one that holds. If neither does: what the better one is.
+    pub newest: Result<T, SuperblockError>,
+    /// The first is to be written first: it is the older, or none.
+    pub first_is_worse: bool,
+}
+
+impl<T: Paired> Pair<T> {
+    /// What both blocks are.
+    pub fn of(blocks: [Option<&[u8]>; 2]) -> Pair<T> {
+        let read = |block: Option<&[u8]>| match block {
+            Some(block) => T::decode(block),
+            None => Err(SuperblockError::Damaged("it cannot be read")),
+        };
+        let [first, second] = blocks.map(read);
+        let sequences = [&first, &second].map(|one| one.as_ref().ok().map(Paired::sequence));
+        Pair {
+            newest: newest(first, second),
+            first_is_worse: sequences[0] < sequences[1],
+        }
+    }
+
+    /// Any that is whole, though the device may be somebody else's by now.
+    pub fn legible(blocks: [Option<&[u8]>; 2]) -> Option<T> {
+        let blocks = blocks.into_iter().flatten();
+        let whole = blocks.filter_map(|block| T::decode(block).ok());
+        whole.max_by_key(Paired::sequence)
+    }
+}
+
+fn newest<T: Paired>(
+    first: Result<T, SuperblockError>,
+    second: Result<T, SuperblockError>,
+) -> Result<T, SuperblockError> {
+    use SuperblockError::{Blank, Foreign, Version};
+    match (first, second) {
+        (Err(Version(v)), _) | (_, Err(Version(v))) => Err(Version(v)),
+        (Err(Foreign(what)), Ok(one)) => match what == UNKNOWN {
+            true => Ok(one),
+            false => Err(Foreign(what)),
+        },
+        (Err(Foreign(what)), _) => Err(Foreign(what)),
+        (Ok(a), Ok(b)) => Ok(if a.sequence() >= b.sequence() { a } else { b }),
+        (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
+        // A cut in the very first write.
+        (Err(Blank), Err(_)) | (Err(_), Err(Blank)) => Err(Blank),
+        (Err(error), Err(_)) => Err(error),
+    }
+}

@@ -1,0 +1,40 @@
+//! What of a log no device has.
+
+use block::SECTOR_BYTES;
+use control::config::Bytes;
+use layout::BLOCK_SECTORS;
+use std::fmt;
+use std::ops::Range;
+
+/// Records that were lost, and what is known of the blocks that they had.
+pub(super) struct Lost {
+    records: String,
+    blocks: Vec<Range<u64>>,
+}
+
+/// Why a node refuses a log that lacks `records`.
+pub(super) fn missing(records: &str) -> String {
+    format!("no device that is here has record {records} of the log, which was there")
+}
+
+impl Lost {
+    pub(super) fn new(records: String, blocks: &[Range<u64>]) -> Lost {
+        Lost {
+            records,
+            blocks: blocks.to_vec(),
+        }
+    }
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "but not record {}, which is lost", self.records)?;
+        let Some(first) = self.blocks.first() else {
+            return Ok(());
+        };
+        let block = BLOCK_SECTORS * SECTOR_BYTES;
+        let lost: u64 = self.blocks.iter().map(|run| run.end - run.start).sum();
+        let (lost, at) = (Bytes(lost * block), first.start * block);
+        write!(f, ": {lost} that keep older bytes, the first at byte {at}")
+    }
+}

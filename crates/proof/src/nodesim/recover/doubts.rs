@@ -1,0 +1,196 @@
+//! What is damaged, away or changed beside a log: refused and named, or without any effect.
+
+use super::rig::{OWED, Rig, noise};
+use super::{ORDERS, pending};
+use block::{Device, Fua, Lba};
+use cache::log::Cleaning;
+use node::{Platform, Wish};
+use simnode::{Direct, Running};
+
+impl Rig {
+    /// A disk's bytes become others.
+    fn spoil(&mut self, path: &'static str, change: impl FnOnce(&mut [u8])) {
+        let mut bytes = self.bytes(path);
+        change(&mut bytes);
+        self.overwrite(path, bytes);
+    }
+
+    /// Spoils a block that a log has, of those that the origin lacks.
+    fn spoil_record(&mut self, path: &'static str) {
+        let block = self.holds[OWED][128 << 10..][..4096].to_vec();
+        self.spoil(path, |bytes| {
+            let mut blocks = bytes.chunks_exact_mut(4096);
+            let found = blocks.find(|found| **found == block);
+            found.expect("the log has it")[100..600].fill(0xff);
+        });
+    }
+
+    /// The pool has nothing, and neither has the file beside it.
+    fn lose_pool(&mut self) {
+        self.spoil("/ssd", |bytes| bytes.fill(0));
+        let work = async |platform: simnode::SimPlatform| {
+            let pool = control::config::Name::new("fast").unwrap();
+            let (witness, _hold) = platform.witness(&pool).await.unwrap();
+            let bytes = witness.geometry().sectors.bytes() as usize;
+            let mut buf = platform.local().env().pool.get(bytes).await;
+            buf.fill(0);
+            let written = witness.write(Lba::ZERO, buf.share(), Fua::Yes);
+            written.await.unwrap();
+        };
+        self.run(work).expect("nothing cuts its power");
+    }
+}
+
+#[test]
+fn a_damaged_record_of_the_only_device_is_refused_and_the_other_is_not_forgotten() {
+    for order in ORDERS {
+        let mut rig = Rig::new(order);
+        rig.machine.pull("/log1");
+        rig.spoil_record("/log0");
+        let before = rig.bytes("/log0");
+        for _ in 0..3 {
+            let why = rig.serve().unwrap_err();
+            let named = [
+                "db is not served",
+                "log0 is damaged",
+                "attach log1",
+                "`--keep`",
+            ];
+            assert!(named.iter().all(|text| why.contains(text)), "{why}");
+        }
+        assert!(rig.bytes("/log0") == before, "a refused start wrote to it");
+        rig.looks(&[
+            "no device that is here has record",
+            "is not served for that: `--keep`",
+        ]);
+        rig.machine.give_back("/log1");
+        let (held, copies) = rig.serve().expect("it is served");
+        assert!(held == rig.holds[..held.len()] && copies == 2);
+        rig.has_it_all(2);
+    }
+}
+
+#[test]
+fn whoever_asks_gets_what_is_not_damaged_and_the_rest_is_named() {
+    for order in ORDERS {
+        let mut rig = Rig::new(order);
+        rig.machine.pull("/log1");
+        rig.spoil_record("/log0");
+        let said = rig.recover(Wish::Keep, Some("/spare")).unwrap();
+        assert!(said.contains("but not record"), "{said}");
+        let image = rig.medium("/spare", true)[OWED].to_vec();
+        let said = rig.recover(Wish::Keep, None).unwrap();
+        assert!(said.contains("but not record"), "{said}");
+        let origin = rig.medium("/archive", true)[OWED].to_vec();
+        assert!(image == origin, "the image and the origin differ");
+        let blocks = origin
+            .chunks_exact(64 << 10)
+            .zip(rig.holds[OWED].chunks_exact(64 << 10));
+        assert_eq!(blocks.filter(|(has, held)| has == held).count(), 3);
+        // It begins with another log.
+        rig.machine.give_back("/log1");
+        let (_, copies) = rig.serve().expect("it is served");
+        assert_eq!(copies, 2);
+        assert!(rig.medium("/archive", true)[OWED] == origin);
+    }
+}
+
+#[test]
+fn zeroes_and_discards_are_dirty_as_data_is() {
+    for discards in [false, true] {
+        let mut rig = Rig::new(Cleaning::Ordered);
+        rig.holds[OWED].fill(0);
+        let config = rig.config.clone();
+        let lived = rig.run(async move |platform| {
+            let frontend = Direct::new(platform.local().env());
+            let node = Running::start(&config, platform, frontend.clone());
+            let node = node.await.expect("it starts");
+            let client = frontend.client("db").expect("it is served");
+            let (at, bytes) = (OWED.start as u64, OWED.len() as u64);
+            let cleared = match discards {
+                true => client.gate().discard(at, bytes).await,
+                false => client.gate().zero(at, bytes).await,
+            };
+            cleared.expect("it is cleared");
+            client.gate().flush().await.expect("a flush");
+            let status = node.status().await.expect("a status");
+            let log = status.volumes[0].write_back.as_ref().expect("its log");
+            assert_eq!(log.owed_bytes, bytes);
+        });
+        lived.expect("nothing cuts its power");
+        rig.looks(&[
+            "db owes archive 256 KiB, the oldest",
+            "`--rewind` gives it up",
+        ]);
+        let mut given_up = Rig::new(Cleaning::Ordered);
+        std::mem::swap(&mut given_up, &mut rig);
+        let said = given_up.recover(Wish::Rewind, None).unwrap();
+        assert!(
+            said.contains("256 KiB that db owed archive are given up"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_log_is_not_given_up_while_its_journal_is_away() {
+    let mut rig = pending();
+    rig.machine.pull("/journal");
+    let why = [
+        "is not given up: journal is away",
+        "`--keep`",
+        "without `journal`",
+    ];
+    rig.refused(Wish::Rewind, None, &why);
+    rig.machine.give_back("/journal");
+    rig.recover(Wish::Rewind, None).unwrap();
+    rig.lose_witness();
+    rig.has_it_all(2);
+}
+
+#[test]
+fn a_changed_origin_is_known_though_the_pool_and_its_file_are_lost() {
+    let mut rig = Rig::new(Cleaning::Ordered);
+    let changed = noise(9, rig.holds.len());
+    rig.overwrite("/archive", changed.clone());
+    rig.lose_pool();
+    for _ in 0..2 {
+        let why = rig.serve().unwrap_err();
+        assert!(why.contains("/archive was changed elsewhere"), "{why}");
+    }
+    rig.looks(&[
+        "archive was changed elsewhere",
+        "256 KiB would overwrite it",
+    ]);
+    assert!(
+        rig.medium("/archive", true) == changed,
+        "it was overwritten"
+    );
+    // Also with the pool alone, which is what it was.
+    let mut rig = Rig::new(Cleaning::Ordered);
+    rig.lose_pool();
+    let (held, _) = rig.serve().expect("it is served");
+    assert!(held == rig.holds[..held.len()]);
+    rig.has_it_all(2);
+}
+
+#[test]
+fn noise_in_a_first_superblock_has_no_effect() {
+    let whole = |bytes: &mut [u8]| bytes[..512].copy_from_slice(&noise(5, 512));
+    let bit = |bytes: &mut [u8]| bytes[3] ^= 0x10;
+    for path in ["/log0", "/log1", "/journal"] {
+        for change in [&whole as &dyn Fn(&mut [u8]), &bit] {
+            let mut rig = Rig::new(Cleaning::Journaled);
+            rig.spoil(path, change);
+            let (held, copies) = rig.serve().expect("it is served");
+            assert!(held == rig.holds[..held.len()] && copies == 2, "{path}");
+            rig.has_it_all(2);
+        }
+    }
+    // Nor if nothing else says so.
+    let mut rig = Rig::new(Cleaning::Ordered);
+    rig.spoil("/log0", whole);
+    rig.machine.pull("/log1");
+    rig.recover(Wish::Keep, None).unwrap();
+    rig.has_it_all(1);
+}
