@@ -1,48 +1,70 @@
-//! A file has one reason to exist and seldom needs more than [`LINES_MAX`]
-//! lines. Those that are longer are listed, and may only shrink; an entry with
-//! more than [`SLACK`] lines to spare has to follow.
+//! The limit of length is the function's, not the file's: what is read together is one file.
+//! A function has at most [`FUNCTION_LINES_MAX`] lines, its signature included. Those that are
+//! longer are counted, and [`LONG_FUNCTIONS`] may only fall.
+//!
+//! Not here: whether a function does one thing.
 
 use crate::tree::{Finding, Tree};
 
 /// Lines a file may have.
-pub const LINES_MAX: usize = 500;
-/// Lines by which a listed file may be shorter than its entry says.
-pub const SLACK: usize = 50;
+pub const FILE_LINES_MAX: usize = 1500;
+/// Lines a function may have.
+pub const FUNCTION_LINES_MAX: usize = 70;
+/// The functions that have more.
+const LONG_FUNCTIONS: usize = 61;
 
-/// A longer file, and the lines it may have.
-type Long = (&'static str, usize);
-
-const LONG: &[Long] = &[];
-
-/// Files that are too long, and entries of the list that are out of date.
+/// Files that are too long, and a count of long functions that is not [`LONG_FUNCTIONS`].
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    check_against(tree, LONG)
+    check_against(tree, LONG_FUNCTIONS)
 }
 
-fn check_against(tree: &Tree, long: &[Long]) -> Vec<Finding> {
-    let mut findings = Vec::new();
+fn check_against(tree: &Tree, most: usize) -> Vec<Finding> {
+    let (mut findings, mut long) = (Vec::new(), Vec::new());
     for (path, text) in tree.ending(".rs") {
-        let lines = text.lines().count();
-        let listed = long.iter().find(|(other, _)| *other == path);
-        let most = listed.map_or(LINES_MAX, |(_, most)| *most);
-        if lines > most {
-            let what = format!("{lines} lines, over {most}: split it by reason to exist");
-            findings.push(Finding::new(path, lines, what));
-        } else if listed.is_some() && lines <= LINES_MAX {
-            let what = format!("{lines} lines: take it off tidy's LONG");
-            findings.push(Finding::new(path, lines, what));
-        } else if listed.is_some() && lines + SLACK < most {
-            let what = format!("{lines} lines: lower its entry in tidy's LONG from {most}");
-            findings.push(Finding::new(path, lines, what));
+        let lines: Vec<&str> = text.lines().collect();
+        if lines.len() > FILE_LINES_MAX {
+            let what = format!("{} lines, over {FILE_LINES_MAX}: split it", lines.len());
+            findings.push(Finding::new(path, lines.len(), what));
+        }
+        for (line, length) in functions(&lines) {
+            if length > FUNCTION_LINES_MAX {
+                let what = format!("a function of {length} lines, over {FUNCTION_LINES_MAX}");
+                long.push(Finding::new(path, line, what));
+            }
         }
     }
-    for (path, _) in long {
-        if tree.text(path).is_none() {
-            let what = "no such file: take it off tidy's LONG";
-            findings.push(Finding::new(path, 1, what));
+    match long.len() {
+        count if count > most => findings.append(&mut long),
+        count if count < most => {
+            let what = format!("{count} functions are long: lower tidy's LONG_FUNCTIONS");
+            findings.push(Finding::new("crates/tidy/src/length.rs", 1, what));
         }
+        _ => {}
     }
     findings
+}
+
+/// The line of each function, from 1 on, and its length: it ends at the brace that is indented
+/// as it is, as rustfmt has it.
+fn functions(lines: &[&str]) -> Vec<(usize, usize)> {
+    let begins = |line: &str| {
+        let mut words = line.split_whitespace();
+        let before = |word: &&str| {
+            word.starts_with("pub")
+                || ["const", "async", "unsafe", "extern", "\"C\""].contains(word)
+        };
+        words.find(|word| !before(word)) == Some("fn")
+    };
+    let starts = lines.iter().enumerate().filter(|(_, line)| begins(line));
+    let measured = starts.filter_map(|(start, line)| {
+        let indent = &line[..line.len() - line.trim_start().len()];
+        let ends = |line: &&&str| line.ends_with(['{', ';', '}']);
+        let signature = lines[start..].iter().find(ends)?;
+        let closes = |line: &&str| line.strip_prefix(indent) == Some("}");
+        let length = lines[start..].iter().position(closes)? + 1;
+        signature.ends_with('{').then_some((start + 1, length))
+    });
+    measured.collect()
 }
 
 #[cfg(test)]
@@ -50,26 +72,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn canary_a_file_that_grows_is_found_and_a_list_that_is_stale() {
-        let (long, short) = ("x\n".repeat(LINES_MAX + 2), "x\n".repeat(9));
-        let tree = Tree::from_texts(&[
-            ("a.rs", &long),
-            ("b.rs", &long),
-            ("c.rs", &long),
-            ("d.rs", &short),
-        ]);
-        let list = [
-            ("b.rs", LINES_MAX + 2),
-            ("c.rs", LINES_MAX + SLACK + 3),
-            ("d.rs", LINES_MAX + 9),
-            ("e.rs", LINES_MAX + 9),
+    fn canary_what_is_too_long_is_found_and_a_count_that_is_stale() {
+        let file = "x\n".repeat(FILE_LINES_MAX + 1);
+        let body = |lines| {
+            format!(
+                "    pub async fn f() {{\n{}    }}\n",
+                "        x;\n".repeat(lines)
+            )
+        };
+        let texts = [
+            ("a.rs", file),
+            ("b.rs", body(FUNCTION_LINES_MAX - 1)),
+            ("c.rs", body(FUNCTION_LINES_MAX - 2)),
+            (
+                "d.rs",
+                "    fn declared();\n".repeat(FUNCTION_LINES_MAX) + "    }\n",
+            ),
         ];
-        let found = check_against(&tree, &list);
-        let found: Vec<_> = found.iter().map(|f| f.to_string()).collect();
-        assert_eq!(found.len(), 4, "{found:?}");
-        assert!(found[0].contains("a.rs") && found[0].contains("split"));
-        assert!(found[1].contains("c.rs") && found[1].contains("lower"));
-        assert!(found[2].contains("d.rs") && found[2].contains("take it off"));
-        assert!(found[3].contains("e.rs") && found[3].contains("no such file"));
+        let texts: Vec<_> = texts
+            .iter()
+            .map(|(at, text)| (*at, text.as_str()))
+            .collect();
+        let found = |most| {
+            let found = check_against(&Tree::from_texts(&texts), most);
+            let found: Vec<_> = found.iter().map(|f| f.to_string()).collect();
+            found
+        };
+        assert!(
+            found(1).len() == 1 && found(1)[0].contains("a.rs"),
+            "{:?}",
+            found(1)
+        );
+        assert!(
+            found(0).len() == 2 && found(0)[1].contains("b.rs"),
+            "{:?}",
+            found(0)
+        );
+        assert!(found(2)[1].contains("lower"), "{:?}", found(2));
     }
 }
