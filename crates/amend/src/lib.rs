@@ -37,8 +37,8 @@ fn agrees(files: &Files, at: usize, after: &str) -> Result<(), String> {
     match new_problems_of(files, &changed).first() {
         None => Ok(()),
         Some(problem) => Err(format!(
-            "would be wrong after it: {}. Nothing was changed",
-            changed.show(problem)
+            "would be wrong after it: {}; {}. Nothing was changed",
+            problem.what, problem.remedy
         )),
     }
 }
@@ -82,6 +82,8 @@ pub struct Draft {
     after: String,
     /// All files, as they were read.
     files: Files,
+    /// A descriptor that is given up for the last look at the file: the change may take the others.
+    spare: File,
     /// The lock of who changes files of this configuration.
     _lock: File,
 }
@@ -112,9 +114,11 @@ impl Draft {
     ) -> Result<Draft, String> {
         let fails = |path: &Path, what: &str, error: std::io::Error| {
             let path = path.display();
-            format!(
-                "{path} cannot be {what} ({error}), and nothing was changed; mend that, or use --temporary"
-            )
+            let remedy = match error.raw_os_error() {
+                Some(libc::EMFILE | libc::ENFILE) => "raise the limit of open files (ulimit -n)",
+                _ => "mend that, or use --temporary",
+            };
+            format!("{path} cannot be {what} ({error}), and nothing was changed; {remedy}")
         };
         let real = fs::canonicalize(main).map_err(|error| fails(main, "read", error))?;
         let lock = lock(directory(&real)).map_err(|error| fails(&real, "locked", error))?;
@@ -127,7 +131,9 @@ impl Draft {
             fs::canonicalize(&file.path).map_err(|error| fails(&file.path, "read", error))?;
         let beside = Beside::write(&path, &after);
         let beside = beside.map_err(|error| fails(&file.path, "written", error))?;
+        let spare = File::open(&path).map_err(|error| fails(&file.path, "read", error))?;
         Ok(Draft {
+            spare,
             name: file.path,
             path,
             beside,
@@ -141,7 +147,10 @@ impl Draft {
     /// Puts the new text in the file's place; the files as they are then.
     pub fn commit(self) -> Result<Files, String> {
         let path = self.name.display();
-        let now = fs::read_to_string(&self.path).unwrap_or_default();
+        drop(self.spare);
+        let now = fs::read_to_string(&self.path).map_err(|error| {
+            format!("the daemon has changed, and {path} cannot be read ({error}); put the change into it")
+        })?;
         if now != self.before {
             return Err(format!(
                 "the daemon has changed, and {path} has not, for another changed it meanwhile ({}); \

@@ -21,7 +21,10 @@ fn a_pool_device_too_many_is_refused() {
     refused(
         &mut place.command(&format!("pool add-device fast {last}")),
         1,
-        &["fast", "at most 16 devices", "remove one"],
+        &[
+            "pool fast has 17 devices; give at most 16",
+            "Nothing was changed",
+        ],
     );
     // It was released, and can be used once there is room.
     run(&mut place.command("pool remove-device fast more-7"));

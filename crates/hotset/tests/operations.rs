@@ -102,7 +102,7 @@ fn pool_devices_come_and_go_under_load() {
     refused(
         &mut place.command("pool add-device fast nosuch"),
         1,
-        &["no device nosuch"],
+        &["pool fast names a device nosuch that does not exist"],
     );
     refused(
         &mut place.command("pool add-device slow pool"),
@@ -148,7 +148,7 @@ fn volumes_come_and_go() {
         ),
         (
             format!("volume add b --origin {other} --pool slow"),
-            "no pool is named slow",
+            "names a pool slow that does not exist",
         ),
         (
             format!("volume add b/c --origin {other} --pool fast"),
@@ -161,11 +161,11 @@ fn volumes_come_and_go() {
         ("volume add b --origin origin --pool fast".into(), "origin"),
         (
             format!("volume add b --origin {} --pool fast", place.text("pool")),
-            "pool: is in use as pool",
+            "device pool, which volume b uses; give each its own device",
         ),
         (
             format!("volume add b --origin {} --pool fast", place.text("alias")),
-            "is in use",
+            "is the same place as device pool",
         ),
         (
             format!("volume add b --origin {} --pool fast", place.text("no")),

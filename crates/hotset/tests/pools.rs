@@ -43,7 +43,7 @@ fn a_pool_is_made_is_kept_over_a_restart_and_goes_without_one() {
     refused(
         &mut place.command(&add),
         1,
-        &["a pool is named cache", "another name"],
+        &["a second pool is named cache", "each its own name"],
     );
 
     let origin = place.text("origin");
@@ -63,7 +63,7 @@ fn a_pool_is_made_is_kept_over_a_restart_and_goes_without_one() {
     refused(
         &mut place.command("pool remove cache"),
         1,
-        &["volume vol is cached in pool cache", "remove that first"],
+        &["volume vol names a pool cache that does not exist"],
     );
     run(&mut place.command("volume remove vol"));
     run(&mut place.command("pool remove cache"));
@@ -91,7 +91,7 @@ fn a_pool_that_cannot_have_all_its_devices_is_not_made() {
     for (devices, why) in [
         (format!("{ssd} {ext4}"), "ext"),
         (format!("{ssd} {none}"), "does not exist"),
-        (format!("{ssd} {ssd}"), "is being opened or closed"),
+        (format!("{ssd} {ssd}"), "give each its own device"),
         (format!("{ssd} unheard-of"), "unheard-of"),
         (format!("{ssd} --line-size 5KiB"), "line"),
         (format!("{ssd} --policy best"), "policy"),
@@ -110,7 +110,7 @@ fn a_pool_that_cannot_have_all_its_devices_is_not_made() {
     refused(
         &mut place.command(&format!("pool add other {ssd}")),
         1,
-        &["is in use as pool"],
+        &["pool other uses device ssd0, which pool cache uses"],
     );
     daemon.stop();
 }

@@ -273,7 +273,8 @@ impl Array {
     }
 
     /// Takes a member's place with `candidate`. A member in sync serves until that holds
-    /// all that it holds; that of one that is not is filled from the others.
+    /// all that it holds; that of one that is not is filled from the others. A spare of this array
+    /// may be given: the device of an exchange that was cut short is one.
     pub async fn replace(
         &self,
         role: usize,
@@ -286,6 +287,15 @@ impl Array {
             return Err(core.no_role(role));
         }
         self.check_unneeded(role)?;
+        if core.is_in_sync(role) {
+            let name = &candidate.device.geometry().name;
+            let spares = &core.spares;
+            let own = spares.borrow().iter().position(|spare| spare.name == *name);
+            if let Some(own) = own {
+                let spare = spares.borrow_mut().remove(own);
+                return core.begin_replacement(role, spare);
+            }
+        }
         let waiting = core.spares.borrow().len();
         self.add(candidate, fresh, overwrite).await?;
         if core.spares.borrow().len() == waiting {

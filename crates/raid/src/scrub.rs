@@ -38,6 +38,8 @@ pub struct ScrubReport {
 
 /// The pauses between two tries to fill what members lack.
 const GAPS_PAUSE: RangeInclusive<Nanos> = Nanos::from_secs(10)..=Nanos::from_secs(3600);
+/// What most drives read and write of their medium at least.
+const PHYSICAL: Sectors = Sectors(8);
 /// The sectors that are compared at once.
 const STEP: Sectors = Sectors(128);
 
@@ -240,7 +242,19 @@ impl Core {
         result.is_ok() && Superblock::decode(&buf).is_some()
     }
 
-    /// Compares the copies of `piece`: block by block where one of them cannot be read, so
+    /// In what parts `len` sectors are looked at again, some of which are `unreadable`: by the
+    /// sectors of a drive's medium, which it reads and writes as a whole, and by blocks only where
+    /// such a one can be had from nobody.
+    fn part(&self, len: Sectors, unreadable: bool, nobody: bool) -> Option<Sectors> {
+        let part = match len > PHYSICAL {
+            true => PHYSICAL,
+            false => self.geometry.block,
+        };
+        let is_smaller = part < len && (len > PHYSICAL || nobody);
+        (unreadable && is_smaller).then_some(part)
+    }
+
+    /// Compares the copies of `piece`: part by part where one of them cannot be read, so
     /// that each sector is had from whoever can read that.
     async fn scrub_piece(
         self: &Rc<Core>,
@@ -257,11 +271,12 @@ impl Core {
                 Err(_) => unreadable.push(leg.member),
             }
         }
-        if !unreadable.is_empty() && piece.extent.len > self.geometry.block {
+        let nobody = copies.is_empty();
+        if let Some(part) = self.part(piece.extent.len, !unreadable.is_empty(), nobody) {
             drop(copies);
-            let block = self.geometry.block;
-            for at in (piece.extent.start.0..piece.extent.end().0).step_by(block.0 as usize) {
-                let part = self.shape.first_piece(Extent::new(Lba(at), block));
+            for at in (piece.extent.start.0..piece.extent.end().0).step_by(part.0 as usize) {
+                let len = part.min(piece.extent.end() - Lba(at));
+                let part = self.shape.first_piece(Extent::new(Lba(at), len));
                 Box::pin(self.scrub_piece(part, repair, report)).await?;
             }
             return Ok(());
@@ -309,11 +324,11 @@ impl Core {
             }
             grant.give_back(buf);
         }
-        let block = self.geometry.block;
-        if !unreadable.is_empty() && band > block {
+        let nobody = unreadable.len() > 1;
+        if let Some(part) = self.part(band, !unreadable.is_empty(), nobody) {
             grant.give_back(sum);
-            for step in (0..band.0).step_by(block.0 as usize) {
-                let part = (from + Sectors(step), block);
+            for step in (0..band.0).step_by(part.0 as usize) {
+                let part = (from + Sectors(step), part.min(band - Sectors(step)));
                 Box::pin(self.scrub_band(stripe, part, repair, report, grant)).await?;
             }
             return Ok(());

@@ -192,7 +192,10 @@ fn a_flush_that_failed_keeps_failing() {
             .unwrap_err(),
     ] {
         assert_eq!(error.kind(), Kind::Gone, "{error}");
-        assert!(error.to_string().contains("open it again"), "{error}");
+        assert!(
+            error.to_string().contains("restart what uses it"),
+            "{error}"
+        );
     }
     host.close(disk);
     let (again, _) = host.open_disk(device.path(), &buffered).unwrap();

@@ -93,32 +93,46 @@ const PROTECTION: [(HeaderName, &str); 7] = [
     ),
 ];
 
+const BODY_REMEDY: &str = "see docs/openapi.json for what this address takes";
+
 /// The request with all of its body, which a client that sends it slowly does not keep a
 /// connection with.
 async fn whole(request: Request) -> Result<Request, Problem> {
     let (head, body) = request.into_parts();
-    let problem = |status, what| {
-        let remedy = "see docs/openapi.json for what this address takes";
-        Problem::new(status, what, remedy)
-    };
     let body = timeout(BODY_TIME_MAX, to_bytes(body, BODY_BYTES_MAX)).await;
-    let body = body.map_err(|_| {
-        let what = format!("the body did not come within {BODY_TIME_MAX:?}");
-        problem(StatusCode::REQUEST_TIMEOUT, what)
-    })?;
+    let body = body.map_err(|_| late_body())?;
     let body = body.map_err(|cause| {
         let what = format!("the body is longer than {BODY_BYTES_MAX} bytes, or broken: {cause}");
-        problem(StatusCode::PAYLOAD_TOO_LARGE, what)
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what, BODY_REMEDY)
     })?;
     Ok(Request::from_parts(head, Body::from(body)))
 }
 
+fn late_body() -> Problem {
+    let what = format!("the body did not come within {BODY_TIME_MAX:?}");
+    Problem::new(StatusCode::REQUEST_TIMEOUT, what, BODY_REMEDY)
+}
+
+/// The answer to `request`. Without a token or a session it is refused before its body has come,
+/// but for a sign-in.
+async fn answer(request: Request, next: Next) -> Response {
+    let names = [header::AUTHORIZATION, header::COOKIE];
+    if names
+        .iter()
+        .any(|name| request.headers().contains_key(name))
+    {
+        return match whole(request).await {
+            Ok(request) => next.run(request).await,
+            Err(problem) => problem.into_response(),
+        };
+    }
+    let answered = timeout(BODY_TIME_MAX, next.run(request)).await;
+    answered.unwrap_or_else(|_| late_body().into_response())
+}
+
 async fn protect(State(app): State<App>, request: Request, next: Next) -> Response {
     let has_body = !request.body().is_end_stream();
-    let mut response = match whole(request).await {
-        Ok(request) => next.run(request).await,
-        Err(problem) => problem.into_response(),
-    };
+    let mut response = answer(request, next).await;
     // Who refuses may not have waited for the body, and then the connection ends.
     let ends = has_body && response.status().is_client_error();
     let headers = response.headers_mut();

@@ -462,7 +462,7 @@ impl<P: Device> Inner<P> {
         self.copies.flush().await?;
         let state = &mut *self.state.borrow_mut();
         state.durable_to = state.durable_to.max(to);
-        self.changed.notify();
+        self.flushed.notify();
         Ok(())
     }
 

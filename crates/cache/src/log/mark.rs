@@ -15,7 +15,10 @@ const REST: Nanos = Nanos::from_millis(10);
 pub(super) async fn run<P: Device>(log: &Inner<P>) {
     let closing = || log.closing.get();
     loop {
-        log.changed.until(|| closing() || log.may_mark()).await;
+        // A flush wakes nobody else: the cleaner would begin before more has gathered.
+        let changed = log.changed.until(|| closing() || log.may_mark());
+        let flushed = log.flushed.until(|| log.may_mark());
+        select(pin!(changed), pin!(flushed)).await;
         if closing() {
             break;
         }

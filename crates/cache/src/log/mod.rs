@@ -144,6 +144,8 @@ struct Inner<P> {
     journal: Option<Journal<P>>,
     state: RefCell<State>,
     changed: Rc<Signal>,
+    /// More is durable.
+    flushed: Signal,
     stages: Rc<Stages>,
     pace: RefCell<Pace>,
     /// Wakes writes that wait for their turn.

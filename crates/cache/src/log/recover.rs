@@ -93,6 +93,7 @@ impl<P: Device> WriteBack<P> {
             journal,
             state: RefCell::new(state),
             changed,
+            flushed: Signal::default(),
             stages,
             pace: RefCell::default(),
             turns: Signal::default(),

@@ -136,7 +136,7 @@ async fn serve(rig: &Rig, fault: Fault, copy: usize) {
     // Nothing of it is at the origin.
     log.close().await;
     if fault == Fault::Foreign {
-        let mut buf = rig.local.env().pool.get(2 * 4096).await;
+        let mut buf = rig.local.env().pool.get(17 * 4096).await;
         buf.fill(0x5a);
         let leaf = rig.leaf(1 + copy);
         leaf.write(Lba(0), buf.share(), Fua::Yes).await.unwrap();

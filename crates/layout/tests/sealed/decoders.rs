@@ -54,8 +54,8 @@ pub fn seal(kind: Kind, block: &mut [u8]) {
         Kind::ArraySuperblock => of_array(*b"hotsetAR", 12, None, block),
         Kind::ArrayRecord => of_array(*b"hotsetJR", 8, Some(16), block),
         Kind::ArrayBitmap => {
-            for (number, sector) in (0u64..).zip(block.chunks_exact_mut(512)) {
-                sector[24..32].copy_from_slice(&number.to_le_bytes());
+            for (number, sector) in (0u32..).zip(block.chunks_exact_mut(512)) {
+                sector[24..28].copy_from_slice(&number.to_le_bytes());
                 of_array(0x6d61_7069u32.to_le_bytes(), 4, Some(8), sector);
             }
         }

@@ -172,14 +172,14 @@ fn what_is_known_to_be_overtaken_is_not_carried_out() {
         assert!(soon.await.is_none(), "the origin has all");
     });
     lived.expect("nothing cuts its power");
-    // What the origin was getting then has landed.
+    rig.machine.give_back("/log0");
+    rig.machine.pull("/log1");
+    // What was in flight has landed, and what the pulled device had not flushed is lost.
     let landed = async |platform: SimPlatform| {
         let timer = platform.local().env().timer;
         timer.sleep(Nanos::from_secs(1)).await;
     };
     rig.run(landed).expect("nothing cuts its power");
-    rig.machine.give_back("/log0");
-    rig.machine.pull("/log1");
     rig.refused(
         Wish::Keep,
         None,

@@ -95,7 +95,7 @@ fn what_a_scrub_cannot_read_is_written_again() {
             let roles: Vec<_> = (0..members).collect();
             let array = bench.assemble(&roles).await.unwrap();
             let found = array.scrub(false).await.unwrap();
-            assert_eq!((found.unreadable, found.mismatches), (12, 0), "{level:?}");
+            assert_eq!((found.unreadable, found.mismatches), (4, 0), "{level:?}");
             let found = array.scrub(false).await.unwrap();
             assert_eq!((found.unreadable, found.mismatches), (0, 0), "{level:?}");
             assert!(array.is_settled());
