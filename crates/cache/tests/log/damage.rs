@@ -1,11 +1,8 @@
 //! A block of one copy is damaged while the other is away, stale or blank: each acknowledged block
 //! is right, or its read fails, or the log is refused.
 
-use crate::rig::{Rig, config, run};
-use block::{
-    Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors,
-    Shared,
-};
+use crate::rig::{Rig, config, pass_on, run};
+use block::{Buf, Device, Extent, Fua, IoError, IoResult, Kind, Lba, Nanos, Sectors};
 use cache::log::{Area, Config, Scrutiny, WriteBack};
 use layout::{BLOCK_BYTES, SEGMENT_BLOCKS};
 use std::cell::Cell;
@@ -53,9 +50,7 @@ impl Spoiled {
 }
 
 impl Device for Spoiled {
-    fn geometry(&self) -> &Geometry {
-        self.leaf.geometry()
-    }
+    pass_on!(geometry write zero flush discard extents);
 
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
         let (mut buf, read) = self.leaf.read(at, buf).await;
@@ -73,26 +68,6 @@ impl Device for Spoiled {
             }
             _ => (buf, read),
         }
-    }
-
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
-        self.leaf.write(at, data, fua).await
-    }
-
-    async fn zero(&self, extent: Extent) -> IoResult {
-        self.leaf.zero(extent).await
-    }
-
-    async fn flush(&self) -> IoResult {
-        self.leaf.flush().await
-    }
-
-    async fn discard(&self, extent: Extent) -> IoResult {
-        self.leaf.discard(extent).await
-    }
-
-    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        self.leaf.extents(extent, out).await
     }
 }
 

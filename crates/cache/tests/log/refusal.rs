@@ -1,11 +1,8 @@
 //! An origin that refuses what it is given for good: writes go on up to the limits, and fail with
 //! its error then. Nothing waits for ever, and all goes on once it takes what it is given.
 
-use crate::rig::{Leaf, config, run};
-use block::{
-    Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors,
-    Shared,
-};
+use crate::rig::{Leaf, config, pass_on, run};
+use block::{Device, Extent, Fua, IoError, IoResult, Kind, Lba, Nanos, Sectors, Shared};
 use cache::log::Config;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -33,13 +30,7 @@ impl Refusing {
 }
 
 impl Device for Refusing {
-    fn geometry(&self) -> &Geometry {
-        self.leaf.geometry()
-    }
-
-    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
-        self.leaf.read(at, buf).await
-    }
+    pass_on!(geometry read flush discard extents);
 
     async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
         self.check(What::Writes)?;
@@ -49,18 +40,6 @@ impl Device for Refusing {
     async fn zero(&self, extent: Extent) -> IoResult {
         self.check(What::Zeroes)?;
         self.leaf.zero(extent).await
-    }
-
-    async fn flush(&self) -> IoResult {
-        self.leaf.flush().await
-    }
-
-    async fn discard(&self, extent: Extent) -> IoResult {
-        self.leaf.discard(extent).await
-    }
-
-    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        self.leaf.extents(extent, out).await
     }
 }
 

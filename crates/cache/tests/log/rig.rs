@@ -230,6 +230,47 @@ impl Rig {
     }
 }
 
+/// The verbs of a device that pass on to its field `leaf`.
+macro_rules! pass_on {
+    ($($verb:ident)+) => { $(pass_on!(@$verb);)+ };
+    (@geometry) => {
+        fn geometry(&self) -> &block::Geometry {
+            self.leaf.geometry()
+        }
+    };
+    (@read) => {
+        async fn read(&self, at: block::Lba, buf: block::Buf) -> (block::Buf, block::IoResult) {
+            self.leaf.read(at, buf).await
+        }
+    };
+    (@write) => {
+        async fn write(&self, at: block::Lba, data: block::Shared, fua: block::Fua) -> block::IoResult {
+            self.leaf.write(at, data, fua).await
+        }
+    };
+    (@zero) => {
+        async fn zero(&self, extent: block::Extent) -> block::IoResult {
+            self.leaf.zero(extent).await
+        }
+    };
+    (@flush) => {
+        async fn flush(&self) -> block::IoResult {
+            self.leaf.flush().await
+        }
+    };
+    (@discard) => {
+        async fn discard(&self, extent: block::Extent) -> block::IoResult {
+            self.leaf.discard(extent).await
+        }
+    };
+    (@extents) => {
+        async fn extents(&self, extent: block::Extent, out: &mut Vec<(block::Extent, block::Content)>) -> block::IoResult {
+            self.leaf.extents(extent, out).await
+        }
+    };
+}
+pub(crate) use pass_on;
+
 /// A disk, the bytes that were written to it, where it cannot be read, and whether it says that
 /// it has nothing but a hole.
 pub struct Tapped {
@@ -251,9 +292,7 @@ impl Tapped {
 }
 
 impl Device for Tapped {
-    fn geometry(&self) -> &Geometry {
-        self.leaf.geometry()
-    }
+    pass_on!(geometry zero flush discard);
 
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
         if self.unreadable == Some(at) {
@@ -266,18 +305,6 @@ impl Device for Tapped {
     async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
         self.written.set(self.written.get() + data.len() as u64);
         self.leaf.write(at, data, fua).await
-    }
-
-    async fn zero(&self, extent: Extent) -> IoResult {
-        self.leaf.zero(extent).await
-    }
-
-    async fn flush(&self) -> IoResult {
-        self.leaf.flush().await
-    }
-
-    async fn discard(&self, extent: Extent) -> IoResult {
-        self.leaf.discard(extent).await
     }
 
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {

@@ -1,11 +1,8 @@
 //! What later incarnations know is written to three places, each of which may fail for a while at
 //! any of its writes: nothing hangs, nothing is lost, and the log goes on.
 
-use crate::rig::{Leaf, Rig, config, run};
-use block::{
-    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos,
-    Shared,
-};
+use crate::rig::{Leaf, Rig, config, pass_on, run};
+use block::{BoxDevice, Device, Fua, IoError, IoResult, Kind, Lba, Nanos, Shared};
 use cache::log::{Candidate, Ledger, Wanted, Witness, WriteBack};
 use layout::{BLOCK_SECTORS, LOG_AREA, Uuid};
 use std::cell::{Cell, RefCell};
@@ -56,35 +53,13 @@ impl Flaky {
 }
 
 impl Device for Flaky {
-    fn geometry(&self) -> &Geometry {
-        self.leaf.geometry()
-    }
-
-    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
-        self.leaf.read(at, buf).await
-    }
+    pass_on!(geometry read zero flush discard extents);
 
     async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
         match self.is_struck(at) {
             true => Err(IoError::new(Kind::Media, "write failed")),
             false => self.leaf.write(at, data, fua).await,
         }
-    }
-
-    async fn zero(&self, extent: Extent) -> IoResult {
-        self.leaf.zero(extent).await
-    }
-
-    async fn flush(&self) -> IoResult {
-        self.leaf.flush().await
-    }
-
-    async fn discard(&self, extent: Extent) -> IoResult {
-        self.leaf.discard(extent).await
-    }
-
-    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        self.leaf.extents(extent, out).await
     }
 }
 

@@ -1,9 +1,8 @@
 //! A device of two that cannot be used at an opening, in whatever way, counts as absent.
 
-use crate::rig::{Leaf, Rig, config, run};
+use crate::rig::{Leaf, Rig, config, pass_on, run};
 use block::{
-    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos,
-    Sectors, Shared,
+    BoxDevice, Buf, Device, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors, Shared,
 };
 use cache::log::{Candidate, Ledger, Wanted, Witness, WriteBack};
 use layout::{BLOCK_SECTORS, LOG_AREA, Uuid};
@@ -58,6 +57,8 @@ impl Faulty {
 }
 
 impl Device for Faulty {
+    pass_on!(zero flush discard extents);
+
     fn geometry(&self) -> &Geometry {
         &self.geometry
     }
@@ -74,22 +75,6 @@ impl Device for Faulty {
     async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
         self.fails(Fault::ReadOnly, Kind::ReadOnly)?;
         self.leaf.write(at, data, fua).await
-    }
-
-    async fn zero(&self, extent: Extent) -> IoResult {
-        self.leaf.zero(extent).await
-    }
-
-    async fn flush(&self) -> IoResult {
-        self.leaf.flush().await
-    }
-
-    async fn discard(&self, extent: Extent) -> IoResult {
-        self.leaf.discard(extent).await
-    }
-
-    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        self.leaf.extents(extent, out).await
     }
 }
 
