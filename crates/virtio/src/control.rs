@@ -10,7 +10,7 @@ use crate::channel::{Channel, is_whole};
 use crate::device::Door;
 use crate::handler::Handler;
 use crate::kicks::{self, Kicks, Sender};
-use crate::log_limiter::Topic;
+use crate::log::Topic;
 use crate::port::VirtioPort;
 use crate::ring::Ring;
 use crate::shape::{Bells, Counters, Log, RING_MAX, Shape};

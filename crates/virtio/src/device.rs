@@ -5,7 +5,7 @@
 //!     a tag waits ⟹ no ring has a request, or one that does was woken for it  (`rouse`)
 
 use crate::layout;
-use crate::log_limiter::{LogLimiter, Topic};
+use crate::log::{DiskLog, Topic};
 use crate::memory::Memory;
 use crate::request::{self, Asked, Pieces, Unmapped};
 use crate::ring::{Ring, RingBroken};
@@ -33,7 +33,7 @@ pub(crate) struct Device {
     /// The features that the guest took.
     pub(crate) features: u64,
     pub(crate) counters: Counters,
-    pub(crate) log: LogLimiter,
+    pub(crate) log: DiskLog,
     closed: bool,
     held: Vec<Option<Held>>,
     /// Tags that wait, in order.
@@ -63,7 +63,7 @@ impl Door {
                 rings,
                 features: 0,
                 counters: Counters::default(),
-                log: LogLimiter::new(log),
+                log: DiskLog::new(log),
                 closed: false,
                 held,
                 idle: VecDeque::new(),

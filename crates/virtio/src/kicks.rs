@@ -5,7 +5,7 @@
 //! that is stopped rouses the port for nothing, which harms nobody.
 
 use crate::device::Door;
-use crate::log_limiter::Topic;
+use crate::log::Topic;
 use crate::shape::QUEUES_MAX;
 use futures_channel::mpsc;
 use futures_util::StreamExt;

@@ -35,7 +35,7 @@ mod hostile;
 mod inflight;
 mod kicks;
 mod layout;
-mod log_limiter;
+mod log;
 mod memory;
 mod port;
 mod request;

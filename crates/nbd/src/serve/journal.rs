@@ -1,16 +1,12 @@
 //! What is said of connections: peers choose how often something happens, so that only
 //! the first lines of a kind are said in each period, and then how many there were more.
 
-use block::{Nanos, Timer};
+use block::{LogLimiter, Timer};
 use std::cell::RefCell;
 use std::rc::Rc;
 
 /// What the server does to have something logged, one line without its end.
 pub type Log = Rc<dyn Fn(&str)>;
-
-/// Lines of one kind in a period; more are counted.
-const LINES_MAX: u32 = 5;
-const PERIOD: Nanos = Nanos::from_secs(10);
 
 /// What a line is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,24 +16,19 @@ pub(super) enum Topic {
     Closed,
 }
 
-const TOPICS: [(Topic, &str); 3] = [
-    (Topic::NotAccepted, "NBD connections were not accepted"),
-    (Topic::Refused, "NBD connections were refused"),
-    (Topic::Closed, "NBD connections were closed"),
+/// By topic.
+const TOPICS: [&str; 3] = [
+    "NBD connections were not accepted",
+    "NBD connections were refused",
+    "NBD connections were closed",
 ];
 
-#[derive(Clone, Copy, Default)]
-struct Tally {
-    /// When its period began; none runs if `lines` is 0.
-    since: Nanos,
-    lines: u32,
-    more: u64,
-}
+type Limiter = LogLimiter<{ TOPICS.len() }>;
 
 pub(super) struct Journal {
     log: Log,
     timer: Timer,
-    tallies: RefCell<[Tally; TOPICS.len()]>,
+    limiter: RefCell<Limiter>,
 }
 
 impl Journal {
@@ -45,36 +36,24 @@ impl Journal {
         Journal {
             log,
             timer,
-            tallies: RefCell::default(),
+            limiter: RefCell::default(),
         }
     }
 
     pub(super) fn say(&self, topic: Topic, line: &str) {
         self.sum_up();
-        let tally = &mut self.tallies.borrow_mut()[topic as usize];
-        if tally.lines == 0 {
-            tally.since = self.timer.now();
+        let now = self.timer.now();
+        if self.limiter.borrow_mut().admits(now, topic as usize) {
+            (self.log)(line);
         }
-        if tally.lines == LINES_MAX {
-            tally.more += 1;
-            return;
-        }
-        tally.lines += 1;
-        (self.log)(line);
     }
 
     /// Ends the periods that are over, and says what was left out in them.
     pub(super) fn sum_up(&self) {
-        let now = self.timer.now();
-        for (topic, what) in TOPICS {
-            let tally = &mut self.tallies.borrow_mut()[topic as usize];
-            if tally.lines == 0 || now.since(tally.since) < PERIOD {
-                continue;
-            }
-            let more = std::mem::take(tally).more;
-            if more > 0 {
-                (self.log)(&format!("{more} more {what} in the last {PERIOD}"));
-            }
-        }
+        let said = |topic: usize, more: u64| {
+            let (what, period) = (TOPICS[topic], Limiter::PERIOD);
+            (self.log)(&format!("{more} more {what} in the last {period}"));
+        };
+        self.limiter.borrow_mut().sum_up(self.timer.now(), said);
     }
 }

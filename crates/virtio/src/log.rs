@@ -1,0 +1,98 @@
+//! What is said of guests and their monitors, who choose how often something happens: the first
+//! lines of a kind are said in each period, and then how many there were more.
+
+use crate::shape::Log;
+use block::{LogLimiter, Nanos};
+use std::time::Instant;
+
+/// What a line is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Topic {
+    CutOff,
+    TurnedAway,
+    Broken,
+}
+
+/// By topic.
+const TOPICS: [&str; 3] = [
+    "monitors of virtual machines were cut off",
+    "monitors of virtual machines were turned away",
+    "queues of virtual machines were not served",
+];
+
+type Limiter = LogLimiter<{ TOPICS.len() }>;
+
+/// The log of one disk.
+pub(crate) struct DiskLog {
+    log: Log,
+    limiter: Limiter,
+    began: Instant,
+}
+
+impl DiskLog {
+    pub(crate) fn new(log: Log) -> DiskLog {
+        DiskLog {
+            log,
+            limiter: Limiter::default(),
+            began: Instant::now(),
+        }
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(self.began.elapsed().as_nanos() as u64)
+    }
+
+    pub(crate) fn say(&mut self, topic: Topic, line: &str) {
+        self.say_at(self.now(), topic, line);
+    }
+
+    /// Says what was left out, once its period is over. Returns whether there is more to come.
+    pub(crate) fn sum_up(&mut self) -> bool {
+        self.sum_up_at(self.now())
+    }
+
+    fn say_at(&mut self, now: Nanos, topic: Topic, line: &str) {
+        self.sum_up_at(now);
+        if self.limiter.admits(now, topic as usize) {
+            (self.log)(line.to_owned());
+        }
+    }
+
+    fn sum_up_at(&mut self, now: Nanos) -> bool {
+        let log = &self.log;
+        self.limiter.sum_up(now, |topic, more| {
+            let (what, seconds) = (TOPICS[topic], Limiter::PERIOD.0 / 1_000_000_000);
+            log(format!("{more} more {what} in the last {seconds} s"));
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    #[test]
+    fn of_a_kind_some_lines_are_said_and_the_others_counted() {
+        let said: Arc<Mutex<Vec<String>>> = Arc::default();
+        let into = said.clone();
+        let mut log = DiskLog::new(Arc::new(move |line| into.lock().unwrap().push(line)));
+        let (began, mut now) = (Nanos::ZERO, Nanos::ZERO);
+        for n in 0..9_000 {
+            log.say_at(now, Topic::TurnedAway, &format!("line {n}"));
+        }
+        assert_eq!(said.lock().unwrap().len(), 5);
+        log.say_at(now, Topic::CutOff, "another kind");
+        assert_eq!(said.lock().unwrap().pop().unwrap(), "another kind");
+        assert!(log.sum_up_at(now), "there is more to say");
+        now = began + Limiter::PERIOD + Nanos::from_secs(1);
+        assert!(!log.sum_up_at(now));
+        let last = said.lock().unwrap().pop().unwrap();
+        assert_eq!(
+            last,
+            "8995 more monitors of virtual machines were turned away in the last 10 s"
+        );
+        log.say_at(now, Topic::TurnedAway, "a new period");
+        assert_eq!(said.lock().unwrap().pop().unwrap(), "a new period");
+    }
+}
