@@ -103,7 +103,7 @@ pub trait Platform: Clone + 'static {
     /// A name that nobody has had.
     fn uuid(&self) -> u128;
 
-    /// What memory can be had beside what was `promised` already; `None` if nobody says.
+    /// The memory available beside the bytes `promised` already; `None` if that is unknown.
     fn room(&self, _promised: u64) -> Option<Room> {
         None
     }

@@ -149,8 +149,8 @@ impl World<'_> {
         self.judge_end()
     }
 
-    /// What happens to the daemon and its devices; what is out of service then stays so while what is
-    /// returned is kept.
+    /// Strikes the daemon and its devices by chance. A fault of a device lasts while its value in
+    /// the result is kept.
     fn happen(&self, process: &Process, rng: &mut Rng) -> Vec<While<'_>> {
         let mut out_of_service = Vec::new();
         let log = rng.usize(..2);

@@ -1,5 +1,5 @@
-//! What is said of guests and their monitors, who choose how often something happens: the first
-//! lines of a kind are said in each period, and then how many there were more.
+//! The log lines about guests and their monitors: the first of a kind in each period, and then a
+//! count of the others, since peers choose how often something happens.
 
 use crate::shape::Log;
 use block::{LogLimiter, Nanos};

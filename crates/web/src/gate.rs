@@ -82,7 +82,7 @@ impl Gate {
         let session = Session { role, csrf, begun };
         let mut sessions = self.sessions.lock().expect("no holder panics");
         sessions.retain(|_, session| session.begun.elapsed() < SESSION_AGE_MAX);
-        // Who may only look signs nobody out who may change.
+        // Sessions are counted by role: a reader signs no operator out.
         let same = sessions.iter().filter(|(_, session)| session.role == role);
         if same.clone().count() >= SESSIONS_MAX {
             let oldest = same.min_by_key(|(_, session)| session.begun);

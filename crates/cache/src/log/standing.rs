@@ -1,8 +1,8 @@
-//! What later incarnations know of a log: which copies hold what is true, whether something may
-//! be owed, and whether the journal was given up.
+//! The standing of a log, by which later incarnations know it: the copies that hold the truth,
+//! whether data may be dirty, and whether the journal was given up.
 //!
-//! One task makes it durable ([`Standings::run`]). Whoever changes it says what is wanted, and
-//! waits.
+//! One task makes the standing durable ([`Standings::run`]). A change states the wanted standing,
+//! and waits for it.
 //!
 //! Invariants:
 //!     a copy fails the write of its superblock ⟹ it is lost, as by any other write

@@ -153,7 +153,7 @@ pub(super) async fn forget<P: Platform>(
     Ok(())
 }
 
-/// Carries out what the log has; what that was, and what of it was lost.
+/// Writes the dirty data of the log back. Returns its size, and the records that were lost.
 pub(super) async fn keep<P: Platform>(
     found: &Found<'_, P>,
 ) -> Result<(Bytes, Option<Lost>), String> {
