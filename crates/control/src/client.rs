@@ -304,18 +304,18 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::thread;
 
-    /// Asks a daemon that takes ten times as long as is waited for, and in the middle of a line;
-    /// others it answers at once, or not at all.
+    /// Asks a daemon that takes three times as long as is waited for, and in the middle of a
+    /// line; others it answers at once, or not at all.
     fn asked(others: bool) -> Result<Reply, Error> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("control");
         let listener = UnixListener::bind(&path).unwrap();
-        let timeout = Duration::from_millis(50);
+        let timeout = Duration::from_millis(500);
         let mut client = Client::within(&path, timeout).unwrap();
         let (mut first, _) = listener.accept().unwrap();
         thread::spawn(move || {
             first.write_all(b"\"do").unwrap();
-            thread::sleep(10 * timeout);
+            thread::sleep(3 * timeout);
             // Whoever has given up does not read it.
             let _ = first.write_all(b"ne\"\n");
         });

@@ -138,11 +138,7 @@ impl UringPlatform {
         let state = self.state.to_path_buf();
         let reading = self.host.aside(move || read(&state));
         let timer = self.local.env().timer;
-        timer.timeout(OPEN_MAX, reading).await.unwrap_or_else(|| {
-            let what = "does not answer; see to the file system of `state`";
-            let state = self.state.display().to_string();
-            Err(IoError::new(Kind::Timeout, what).on(state))
-        })?
+        state::in_time(&timer, &self.state, async { reading.await? }).await
     }
 }
 

@@ -10,15 +10,15 @@
 use crate::event::Event;
 use crate::platform::Platform;
 use block::{
-    BoxDevice, Buf, Content, Deadline, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba,
-    Mutex, Nanos, Shared, WithDeadline,
+    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Mutex,
+    Nanos, Shared, WithDeadline,
 };
 use control::config::Name;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
-/// How long it may take to open the file, and to answer.
+/// How long the file may take to answer.
 const ANSWER_MAX: Nanos = Nanos::from_secs(10);
 
 /// What a file is beside.
@@ -86,18 +86,11 @@ pub(crate) async fn open<P: Platform>(
 }
 
 async fn claim<P: Platform>(platform: &P, beside: &Beside) -> IoResult<Kept<P>> {
-    let opening = async {
-        match beside {
-            Beside::Pool(name) => platform.witness(name).await,
-            Beside::Log(name) => platform.log_witness(name).await,
-        }
+    let (device, hold) = match beside {
+        Beside::Pool(name) => platform.witness(name).await?,
+        Beside::Log(name) => platform.log_witness(name).await?,
     };
     let env = platform.local().env();
-    let opened = Deadline::new(&env.timer, ANSWER_MAX).bound(opening).await;
-    let (device, hold) = opened.unwrap_or_else(|| {
-        let what = "does not answer; see to the file system of `state`";
-        Err(IoError::new(Kind::Timeout, what).on(beside.to_string()))
-    })?;
     Ok(Kept {
         device: BoxDevice::new(WithDeadline::new(device, env, ANSWER_MAX)),
         _hold: hold,

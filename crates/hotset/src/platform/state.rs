@@ -4,9 +4,10 @@
 //! the pool when its volumes were last written, whatever becomes of the devices. So does
 //! one beside the log of each write-back volume.
 
+use super::OPEN_MAX;
 use super::claim::once_left;
 use super::ublk::stack::refuse_own;
-use block::{IoError, IoResult, Kind, TargetId};
+use block::{Deadline, IoError, IoResult, Kind, TargetId, Timer};
 use layout::{
     BLOCK_BYTES, LOG_WITNESS_BYTES, LogSuperblock, SUPERBLOCK_BLOCKS, Superblock, SuperblockError,
     newest,
@@ -48,8 +49,8 @@ pub async fn witness(
     let is_ours = |bytes: &[u8]| Superblock::decode(bytes).is_ok();
     let whole = (2 * SUPERBLOCK_BYTES) as u64;
     let (state, file) = (state.to_owned(), path.clone());
-    host.aside(move || make(&state, &file, whole, is_ours))
-        .await??;
+    let making = host.aside(move || make(&state, &file, whole, is_ours));
+    in_time(&local.env().timer, &path, async { making.await? }).await?;
     open(&path, host, local).await
 }
 
@@ -63,8 +64,8 @@ pub async fn log_witness(
     let path = state.join(format!("{volume}.{LOG_SUFFIX}"));
     let is_ours = |bytes: &[u8]| LogSuperblock::decode(&bytes[..BLOCK_BYTES]).is_ok();
     let (state, file) = (state.to_owned(), path.clone());
-    host.aside(move || make(&state, &file, LOG_WITNESS_BYTES, is_ours))
-        .await??;
+    let making = host.aside(move || make(&state, &file, LOG_WITNESS_BYTES, is_ours));
+    in_time(&local.env().timer, &path, async { making.await? }).await?;
     open(&path, host, local).await
 }
 
@@ -99,6 +100,19 @@ fn make(state: &Path, path: &Path, whole: u64, is_ours: fn(&[u8]) -> bool) -> Io
     })
 }
 
+/// What `work` at `path` comes to, unless the file system of `state` does not answer.
+pub async fn in_time<T>(
+    timer: &Timer,
+    path: &Path,
+    work: impl Future<Output = IoResult<T>>,
+) -> IoResult<T> {
+    let done = Deadline::new(timer, OPEN_MAX).bound(work).await;
+    done.unwrap_or_else(|| {
+        let what = "does not answer; see to the file system of `state`";
+        Err(IoError::new(Kind::Timeout, what).on(path.display().to_string()))
+    })
+}
+
 async fn open(
     path: &Path,
     host: &Uring,
@@ -113,7 +127,7 @@ async fn open(
     };
     let timer = local.env().timer;
     let open = async || {
-        let open = async || host.open_disk_aside(path, &options).await;
+        let open = async || in_time(&timer, path, host.open_disk_aside(path, &options)).await;
         once_left(&timer, path, open).await
     };
     let (target, _) = node::claimed(&timer, open).await?;
