@@ -419,7 +419,12 @@ fn an_exchange_is_in_the_file_once_it_has_ended() {
             sound(&daemon);
         }
         run(&mut place.command(&format!("array replace --yes disk a {uri}")));
-        let after = ["e"].iter().chain(&names[1..]).copied().collect::<Vec<_>>();
+        // Named after its export, which has no name.
+        let after = ["nbd"]
+            .iter()
+            .chain(&names[1..])
+            .copied()
+            .collect::<Vec<_>>();
         until("the end of the exchange", || {
             lists(&place)[0] == after.join(" ")
         });
