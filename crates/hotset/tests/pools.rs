@@ -63,7 +63,7 @@ fn a_pool_is_made_is_kept_over_a_restart_and_goes_without_one() {
     refused(
         &mut place.command("pool remove cache"),
         1,
-        &["volume vol names a pool cache that does not exist"],
+        &["volume vol is cached in pool cache", "remove that first"],
     );
     run(&mut place.command("volume remove vol"));
     run(&mut place.command("pool remove cache"));

@@ -43,14 +43,20 @@ impl<P: Platform> Node<P> {
         names.chain(waiting.map(|(name, _)| name)).next().cloned()
     }
 
+    /// A pool that caches no volume.
+    pub(super) fn unused_pool(&self, name: &Name) -> Result<Rc<Pool<P::Driver>>, Refusal> {
+        let pool = self.pool(name.as_str())?;
+        match self.volume_in(name) {
+            None => Ok(pool),
+            Some(volume) => Err(format!(
+                "volume {volume} is cached in pool {name}; remove that first"
+            )),
+        }
+    }
+
     /// Closes a pool and releases its devices.
     pub(super) async fn remove_pool(&self, name: &Name) -> Result<(), Refusal> {
-        let pool = self.pool(name.as_str())?;
-        if let Some(volume) = self.volume_in(name) {
-            return Err(format!(
-                "volume {volume} is cached in pool {name}; remove that first"
-            ));
-        }
+        let pool = self.unused_pool(name)?;
         pool.cache.close().await;
         self.pools.borrow_mut().remove(name);
         let devices: Vec<Name> = pool.devices.borrow().keys().cloned().collect();

@@ -10,6 +10,7 @@ use super::Node;
 use super::queue::{Full, Queued};
 use super::refusal::Refusal;
 use crate::platform::{Draft, Platform};
+use control::config::Name;
 use control::protocol::{Reply, Request};
 use control::status::Array;
 use std::rc::Rc;
@@ -71,6 +72,10 @@ impl<P: Platform> Node<P> {
     async fn carry_out(&self, request: Request, lasts: bool) -> Result<Reply, Refusal> {
         if matches!(request, Request::Reload) {
             return self.reload().await.map(Reply::Reloaded);
+        }
+        // Its volume is named before the files are asked, which would miss the pool alone.
+        if let Request::RemovePool { pool } = &request {
+            self.unused_pool(&Name::new(pool)?)?;
         }
         // The text is written beside its file first, so that what cannot be written is not made.
         let draft = match lasts {
