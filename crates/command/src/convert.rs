@@ -35,11 +35,19 @@ pub fn run(convert: &Convert, formats: &Formats) -> Result<(), Failure> {
     let format = output_format(&convert.to, convert.to_format, formats)?;
     let mut reader = convert.input.open(formats, &convert.from)?.with_flushes();
     let mut output = Output::create(&convert.to, format, convert.force, formats)?;
-    let mut requests = 0u64;
+    let (mut requests, mut all) = (0u64, 0u64);
     for record in reader.by_ref() {
         let record = record.map_err(Failure::runtime)?;
         output.write(&record)?;
         requests += u64::from(!record.is_flush());
+        all += 1;
+    }
+    if all == 0 {
+        return Err(Failure::Runtime(format!(
+            "{}: no requests of the format {}; name another with --format, or record some",
+            convert.from.display(),
+            reader.format().name()
+        )));
     }
     output.finish()?;
     convert.input.input.report(&convert.from, &reader.skipped());

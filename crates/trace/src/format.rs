@@ -17,6 +17,9 @@ pub(crate) use line::{
 
 use crate::{Op, Record};
 
+/// Bytes by which a format is recognised, at most.
+pub(crate) const SNIFFED_BYTES: usize = 4096;
+
 /// The first bytes of an Apache Parquet file.
 pub const PARQUET_MAGIC: [u8; 4] = *b"PAR1";
 
@@ -30,7 +33,7 @@ pub enum Format {
     /// Apache Parquet with hotset's columns; known by name here, read and written by
     /// `trace-formats`.
     Parquet,
-    /// The default text output of blkparse(1); queue events.
+    /// The default text output of blkparse(1); queue events, or what there is instead.
     Blkparse,
     /// MSR Cambridge (SNIA IOTTA): seven comma-separated columns.
     Msr,
@@ -88,11 +91,14 @@ impl Format {
         let name = [".zst", ".gz"]
             .iter()
             .fold(name, |name, end| name.trim_end_matches(end));
+        // As it is published: `NAME.oracleGeneral.bin`, `NAME.oracleGeneral.sample10`.
+        if name.split('.').skip(1).any(|part| part == "oracleGeneral") {
+            return Some(Format::OracleGeneral);
+        }
         match name.rsplit_once('.')?.1 {
             "csv" => Some(Format::Csv),
             "hottrace" => Some(Format::Binary),
             "parquet" => Some(Format::Parquet),
-            "oracleGeneral" => Some(Format::OracleGeneral),
             _ => None,
         }
     }
@@ -106,16 +112,15 @@ impl Format {
         if start.starts_with(&PARQUET_MAGIC) {
             return Some(Format::Parquet);
         }
-        let text = &start[..start.len().min(4096)];
-        let first = text.split(|b| *b == b'\n').find(|l| !l.is_empty())?;
-        let first = std::str::from_utf8(first).ok()?.trim_end();
+        let mut lines = lines(start);
+        let first = lines.next()?;
         if first == csv::HEADER {
             return Some(Format::Csv);
         }
         if first.starts_with(systor17::HEADER_START) {
             return Some(Format::Systor17);
         }
-        // Every text format refuses the first line of every other.
+        // Every text format refuses the first request of every other.
         let texts = [
             Format::Msr,
             Format::Systor17,
@@ -125,9 +130,14 @@ impl Format {
             Format::Blkparse,
             Format::Csv,
         ];
-        texts.into_iter().find(|f| {
-            let parser = f.line_parser().expect("a text format");
-            matches!(parser(first), Ok(Line::Record(_)))
+        texts.into_iter().find(|format| {
+            let parser = match format {
+                Format::Blkparse => blkparse::parser(start),
+                Format::Alibaba => alibaba::parse_dated,
+                format => format.line_parser().expect("a text format"),
+            };
+            let mut parsed = self::lines(start).map(parser);
+            matches!(parsed.find(|line| *line != Ok(Line::Other)), Some(Ok(_)))
         })
     }
 
@@ -143,7 +153,7 @@ impl Format {
     pub(crate) fn line_parser(self) -> Option<LineParser> {
         Some(match self {
             Format::Csv => csv::parse,
-            Format::Blkparse => blkparse::parse,
+            Format::Blkparse => blkparse::parse_queued,
             Format::Msr => msr::parse,
             Format::Spc => spc::parse,
             Format::Systor17 => systor17::parse,
@@ -152,6 +162,18 @@ impl Format {
             Format::Binary | Format::Parquet | Format::OracleGeneral => return None,
         })
     }
+}
+
+/// The whole lines of the first bytes of a text; none after one that is no text.
+pub(crate) fn lines(start: &[u8]) -> impl Iterator<Item = &str> {
+    let start = &start[..start.len().min(SNIFFED_BYTES)];
+    let end = match start.iter().rposition(|byte| *byte == b'\n') {
+        Some(end) if start.len() == SNIFFED_BYTES => end,
+        _ => start.len(),
+    };
+    let lines = start[..end].split(|byte| *byte == b'\n');
+    let text = lines.map_while(|line| Some(std::str::from_utf8(line).ok()?.trim_end()));
+    text.filter(|line| !line.is_empty())
 }
 
 /// Refuses what no reader may yield.
@@ -168,5 +190,44 @@ pub(crate) fn validate(record: &Record) -> Result<(), String> {
             "a request at {} ends beyond 2^64 bytes",
             record.offset_bytes
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn hotsets_own_text_without_its_header_is_not_taken_for_another() {
+        for line in ["17,W,40960,4096,0\n", "1577808144360767,R,4096,512,7\n"] {
+            assert_eq!(Format::sniff(line.as_bytes()), Some(Format::Csv), "{line}");
+        }
+        let alibaba = "419,W,8792731648,16384,1577808144360767\n";
+        assert_eq!(Format::sniff(alibaba.as_bytes()), Some(Format::Alibaba));
+    }
+
+    #[test]
+    fn a_line_that_is_cut_off_is_not_looked_at() {
+        let line = "17,W,40960,4096,0\n";
+        let many = line.repeat(SNIFFED_BYTES / line.len() + 1);
+        assert_eq!(lines(many.as_bytes()).count(), SNIFFED_BYTES / line.len());
+        assert_eq!(lines(&many.as_bytes()[..line.len() - 1]).count(), 1);
+    }
+
+    #[test]
+    fn published_names_are_known() {
+        for name in [
+            "w.oracleGeneral",
+            "w.oracleGeneral.bin.zst",
+            "w.oracleGeneral.sample10.zst",
+        ] {
+            assert_eq!(
+                Format::from_path(Path::new(name)),
+                Some(Format::OracleGeneral),
+                "{name}"
+            );
+        }
+        assert_eq!(Format::from_path(Path::new("oracleGeneral.txt")), None);
     }
 }

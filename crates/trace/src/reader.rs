@@ -1,6 +1,6 @@
 //! A streaming reader of any format, plain or compressed by zstd or gzip.
 
-use crate::format::{Line, binary, oracle_general, validate};
+use crate::format::{Line, SNIFFED_BYTES, binary, blkparse, oracle_general, validate};
 use crate::{Error, Format, Record};
 use block::Nanos;
 use std::fs::File;
@@ -117,6 +117,10 @@ impl Reader {
             }
         };
         let decoder = match (format, format.line_parser()) {
+            (Format::Blkparse, _) => Decoder::Text {
+                input,
+                parse: blkparse::parser(&start),
+            },
             (_, Some(parse)) => Decoder::Text { input, parse },
             (Format::Binary, _) => {
                 let mut magic = [0; binary::MAGIC.len()];
@@ -319,6 +323,9 @@ pub fn plain(input: impl Read + Send + 'static) -> io::Result<(Vec<u8>, Input)> 
 /// The first bytes of `input`, and a reader that still yields them.
 fn peek<R: Read>(mut input: R) -> io::Result<(Vec<u8>, impl Read + use<R>)> {
     let mut start = Vec::new();
-    input.by_ref().take(4096).read_to_end(&mut start)?;
+    input
+        .by_ref()
+        .take(SNIFFED_BYTES as u64)
+        .read_to_end(&mut start)?;
     Ok((start.clone(), io::Cursor::new(start).chain(input)))
 }

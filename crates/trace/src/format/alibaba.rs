@@ -6,6 +6,9 @@ use super::{Line, fields, length, number, op};
 use crate::Record;
 use block::Nanos;
 
+/// A billion seconds after 1970.
+const DATED: Nanos = Nanos::from_secs(1_000_000_000);
+
 pub(crate) fn parse(line: &str) -> Result<Line, String> {
     if line.starts_with("device_id,") {
         return Ok(Line::Other);
@@ -20,6 +23,15 @@ pub(crate) fn parse(line: &str) -> Result<Line, String> {
         volume: number(device, "device_id")?,
         forced: false,
     }))
+}
+
+/// The same of a line with a time after 2001, as published ones have: without one it may be
+/// hotset's own text form, whose columns are others.
+pub(crate) fn parse_dated(line: &str) -> Result<Line, String> {
+    match parse(line)? {
+        Line::Record(record) if record.time < DATED => Err("timestamp is no date".into()),
+        line => Ok(line),
+    }
 }
 
 #[cfg(test)]
