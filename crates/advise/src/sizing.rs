@@ -1,9 +1,11 @@
 //! How large the pool should be: what a [`Profile`] of a trace or of a running
 //! volume means for hits, latency, the origin's load, wear and cost.
 //!
-//! The curve is LRU's, by sampling. What a size does is simulated by an
-//! [`Estimate`]: for a trace by a [`replay`] with the policy and with models of
-//! the devices, for a volume from what its devices have shown.
+//! One estimator says what a size hits, in the curve, in the table and for what is recommended:
+//! for a trace a [`replay`] with the policy, for a volume what it and its devices have shown
+//! ([`volume`]). An [`Estimate`] adds models of the devices, or what these have shown.
+//!
+//! Invariant: the recommended size has [`PLATEAU_SHARE`] of the hits of the largest.
 //!
 //! Not here: where the profile comes from, and who prints the advice.
 
@@ -21,9 +23,12 @@ use policy::profile::{Profile, Profiler, blocks, part_bytes};
 use serde::Serialize;
 use trace::Record;
 
-/// The recommended size has at least this share of the hits that an endless
-/// pool would have.
+/// The recommended size has at least this share of the hits that the largest, which holds all
+/// that was touched, would have.
 const PLATEAU_SHARE: f64 = 0.95;
+/// What was observed for less than this may be a warm-up, or one job of many: nothing is said of
+/// wear and cost.
+const SPAN_SECONDS_MIN: f64 = 3600.0;
 /// With more accesses than this to what was never touched before, little is
 /// known of reuse.
 const COLD_SHARE_MAX: f64 = 0.5;
@@ -32,6 +37,18 @@ const COLD_SHARE_MAX: f64 = 0.5;
 const GROWTH_SHARE_MAX: f64 = 0.2;
 /// Half of the width of a band that says little.
 const ERROR_MAX: f64 = 0.05;
+
+/// What a pool of some size would have hit.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Hits {
+    /// The size.
+    pub pool_bytes: u64,
+    /// Share of 4 KiB blocks read that it serves.
+    pub hit_ratio: f64,
+    /// Half the width of a band that holds the true value in 19 cases of 20, as far as it rests
+    /// on samples.
+    pub error: f64,
+}
 
 /// What a pool of some size is expected to do. Rates are zero, latencies those
 /// of a single request, if nothing is known of times.
@@ -60,14 +77,10 @@ pub struct Outcome {
     pub label: &'static str,
     /// The size.
     pub pool_bytes: u64,
-    /// LRU's miss ratio by the curve, and half the width of its error band.
-    pub miss_ratio: f64,
-    /// See [`policy::profile::Point::error`].
-    pub error: f64,
     /// What it is expected to do, if that is known.
     pub estimate: Option<Estimate>,
-    /// What it costs; wear is left out if it is not known.
-    pub cost: Cost,
+    /// What it costs; nothing of what was observed for less than an hour.
+    pub cost: Option<Cost>,
 }
 
 /// The advice.
@@ -83,11 +96,13 @@ pub struct Advice {
     pub footprint_bytes: u64,
     /// Share of accesses that an endless pool would hit.
     pub cacheable_share: f64,
+    /// What sizes hit, the smallest first; the last holds all that was touched.
+    pub curve: Vec<Hits>,
     /// Sizes side by side.
     pub sizes: Vec<Outcome>,
     /// Why not to rely on this, if there is a reason, and what is not known.
     pub warnings: Vec<String>,
-    /// The curve and the working set.
+    /// What was asked for, and the working set.
     pub profile: Profile,
     /// What the costs were computed with.
     pub prices: PriceBook,
@@ -110,9 +125,8 @@ pub struct Subject {
 
 /// The sizes to compare: with a pool, that one halved, kept and doubled; without,
 /// the same around the size recommended.
-pub fn sizes(profile: &Profile, pool_bytes: Option<u64>) -> Vec<(&'static str, u64)> {
-    let line = profile.line_bytes;
-    let recommended = recommended(profile);
+pub fn sizes(curve: &[Hits], line: u64, pool_bytes: Option<u64>) -> Vec<(&'static str, u64)> {
+    let recommended = recommended(curve).map_or(line, |hits| hits.pool_bytes);
     let whole = |bytes: u64| (bytes / line).max(1) * line;
     let mut sizes = vec![("without", 0)];
     let (middle, label) = match pool_bytes {
@@ -156,42 +170,41 @@ pub fn profile<E>(
     Ok(profiler.profile())
 }
 
-/// The smallest size of the curve that is close to its plateau.
-fn recommended(profile: &Profile) -> u64 {
-    let enough = PLATEAU_SHARE * (1.0 - profile.plateau);
-    let point = profile.curve.iter().find(|p| 1.0 - p.miss_ratio >= enough);
-    point.or(profile.curve.last()).map_or(1, |p| p.lines) * profile.line_bytes
+/// The smallest size of the curve that hits nearly what the largest does.
+fn recommended(curve: &[Hits]) -> Option<&Hits> {
+    let enough = PLATEAU_SHARE * curve.last()?.hit_ratio;
+    curve.iter().find(|size| size.hit_ratio >= enough)
 }
 
 /// The advice from a profile and, for each of its [`sizes`], an estimate.
 pub fn advise(
     profile: Profile,
+    curve: Vec<Hits>,
     subject: Subject,
     estimates: &[Option<Estimate>],
     prices: PriceBook,
 ) -> Advice {
-    let sizes = sizes(&profile, subject.pool_bytes);
+    let sizes = sizes(&curve, profile.line_bytes, subject.pool_bytes);
     assert_eq!(sizes.len(), estimates.len(), "an estimate for each size");
     let outcome = |((label, pool_bytes), estimate): ((&'static str, u64), &Option<Estimate>)| {
-        let point = profile.at(pool_bytes / profile.line_bytes);
         let written = estimate.map(|e| e.pool_written_bytes_per_second);
+        let is_known = profile.seconds >= SPAN_SECONDS_MIN;
         Outcome {
             label,
             pool_bytes,
-            miss_ratio: point.miss_ratio,
-            error: point.error,
             estimate: *estimate,
-            cost: prices.cost(pool_bytes as f64, written),
+            cost: is_known.then(|| prices.cost(pool_bytes as f64, written)),
         }
     };
     let outcomes: Vec<Outcome> = sizes.into_iter().zip(estimates).map(outcome).collect();
     Advice {
         footprint_bytes: profile.footprint_bytes() as u64,
         cacheable_share: 1.0 - profile.plateau,
-        warnings: warnings(&profile, &outcomes),
+        warnings: warnings(&profile, &curve, &outcomes),
         source: subject.source,
         basis: subject.basis,
         policy: subject.policy,
+        curve,
         sizes: outcomes,
         profile,
         prices,
@@ -216,8 +229,15 @@ impl Advice {
     }
 }
 
-fn warnings(profile: &Profile, sizes: &[Outcome]) -> Vec<String> {
+fn warnings(profile: &Profile, curve: &[Hits], sizes: &[Outcome]) -> Vec<String> {
     let mut warnings = Vec::new();
+    if profile.seconds > 0.0 && profile.seconds < SPAN_SECONDS_MIN {
+        warnings.push(format!(
+            "what is known was observed for {} only: it holds for what was asked then, and says \
+             nothing of wear and cost; come back after a day of the usual use",
+            crate::page::span(profile.seconds)
+        ));
+    }
     if profile.plateau > COLD_SHARE_MAX {
         warnings.push(format!(
             "{:.0}% of accesses are the first to their data: the trace is too short to know how \
@@ -232,17 +252,17 @@ fn warnings(profile: &Profile, sizes: &[Outcome]) -> Vec<String> {
             100.0 * profile.late_share
         ));
     }
-    let widest = sizes.iter().map(|size| size.error).fold(0.0, f64::max);
+    let widest = curve.iter().map(|size| size.error).fold(0.0, f64::max);
     if widest > ERROR_MAX {
         warnings.push(format!(
-            "the sample is small: miss ratios are known to {:.0} percent points only; record for \
+            "the sample is small: hit ratios are known to {:.0} percent points only; record for \
              longer",
             100.0 * widest
         ));
     }
     if profile.seconds == 0.0 {
         warnings.push(
-            "no times are known: the working set over time, loads, endurance and the cost of wear \
+            "no times are known: the working set over time, loads, endurance and cost \
              are left out, and latencies are those of one request at a time"
                 .into(),
         );
@@ -286,38 +306,51 @@ mod tests {
         PriceBook::parse(EXAMPLE_PRICES).unwrap()
     }
 
+    /// What LRU hits of a profile.
+    pub(super) fn lru(profile: &Profile) -> Vec<Hits> {
+        let curve = profile.curve.iter().map(|point| Hits {
+            pool_bytes: point.lines * profile.line_bytes,
+            hit_ratio: 1.0 - point.miss_ratio,
+            error: point.error,
+        });
+        curve.collect()
+    }
+
+    fn advice(profile: Profile, pool_bytes: Option<u64>) -> Advice {
+        let curve = lru(&profile);
+        let count = sizes(&curve, profile.line_bytes, pool_bytes).len();
+        advise(
+            profile,
+            curve,
+            subject(pool_bytes),
+            &vec![None; count],
+            prices(),
+        )
+    }
+
     #[test]
     fn a_loop_needs_exactly_its_length() {
         let profile = loop_of(1024, 48_000, true);
-        let advice = advise(profile.clone(), subject(None), &[None; 4], prices());
-        assert_eq!(advice.recommended().pool_bytes, 1024 * 4096);
-        assert!(advice.recommended().miss_ratio < 0.03 && advice.warnings.is_empty());
-        let labels: Vec<_> = advice.sizes.iter().map(|size| size.label).collect();
+        let of_none = advice(profile.clone(), None);
+        let advice = advice(profile, Some(3 << 20));
+        assert_eq!(of_none.recommended().pool_bytes, 1024 * 4096);
+        assert!(of_none.warnings.is_empty());
+        let labels: Vec<_> = of_none.sizes.iter().map(|size| size.label).collect();
         assert_eq!(labels, ["without", "half", "recommended", "double"]);
-        let advice = advise(profile, subject(Some(3 << 20)), &[None; 5], prices());
         let sizes: Vec<_> = advice.sizes.iter().map(|s| s.pool_bytes >> 10).collect();
         assert_eq!(sizes, [0, 1536, 3072, 6144, 4096]);
-        assert!(advice.sizes[2].miss_ratio > 0.9 && advice.sizes[3].miss_ratio < 0.03);
-        assert!(advice.sizes[3].cost.total > advice.sizes[2].cost.total);
+        let cost = |at: usize| advice.sizes[at].cost.as_ref().unwrap().total;
+        assert!(cost(3) > cost(2));
     }
 
     #[test]
     fn what_cannot_be_known_is_said() {
-        let advice = advise(
-            loop_of(1000, 1500, false),
-            subject(None),
-            &[None; 4],
-            prices(),
-        );
-        assert_eq!(advice.warnings.len(), 2, "{:?}", advice.warnings);
-        assert!(advice.warnings[0].contains("67%") && advice.warnings[0].contains("too short"));
-        assert!(advice.warnings[1].contains("no times"));
-        let mut advice = advise(
-            loop_of(40_000, 40_000, true),
-            subject(None),
-            &[None; 4],
-            prices(),
-        );
+        let untimed = advice(loop_of(1000, 1500, false), None);
+        assert_eq!(untimed.warnings.len(), 2, "{:?}", untimed.warnings);
+        assert!(untimed.warnings[0].contains("67%") && untimed.warnings[0].contains("too short"));
+        assert!(untimed.warnings[1].contains("no times"));
+        assert!(untimed.sizes.iter().all(|size| size.cost.is_none()));
+        let mut advice = advice(loop_of(40_000, 40_000, true), None);
         assert!(
             advice.warnings[1].contains("still growing"),
             "{:?}",

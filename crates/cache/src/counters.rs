@@ -37,6 +37,7 @@ counters! {
     ReadsPassed, "reads_passed", "Reads that the mode, or a place that cannot be cached, sent to the origin.";
     BlocksHit, "blocks_hit", "4 KiB blocks found in the pool.";
     BlocksMissed, "blocks_missed", "4 KiB blocks not found in the pool.";
+    BlocksStreamed, "blocks_streamed", "4 KiB blocks not found in the pool that were read as a part of a sequential stream.";
     ReadsJoined, "reads_joined", "Missing runs that waited for another request's origin read.";
     JoinsFailed, "joins_failed", "Joined reads that then had to read the origin themselves.";
     OriginReads, "origin_reads", "Reads sent to the origin for missing blocks.";

@@ -151,7 +151,7 @@ fn plan<P: Device>(volume: &Rc<Inner<P>>, blocks: &Range<u64>) -> Plan<P> {
         may_enter.is_ok(),
         &mut pieces,
     );
-    count_pieces(volume, &pieces);
+    count_pieces(volume, &pieces, request.sequential);
     Plan::Pieces(pieces)
 }
 
@@ -186,7 +186,7 @@ fn permit<P: Device>(
         .ok()
 }
 
-fn count_pieces<P: Device>(volume: &Inner<P>, pieces: &[(u64, Piece<P>)]) {
+fn count_pieces<P: Device>(volume: &Inner<P>, pieces: &[(u64, Piece<P>)], streamed: bool) {
     let mut missed = false;
     for (count, piece) in pieces {
         let hit = matches!(piece, Piece::Hit(_));
@@ -197,6 +197,9 @@ fn count_pieces<P: Device>(volume: &Inner<P>, pieces: &[(u64, Piece<P>)]) {
             Counter::BlocksMissed
         };
         volume.counters.add(counter, *count);
+        if streamed && !hit {
+            volume.counters.add(Counter::BlocksStreamed, *count);
+        }
     }
     let counter = if missed {
         Counter::ReadsMissed

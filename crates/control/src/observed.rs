@@ -36,6 +36,9 @@ pub struct Observed {
     pub blocks_hit: u64,
     /// Those that were not.
     pub blocks_missed: u64,
+    /// Of these, those that sequential streams read, which are not promoted.
+    #[serde(default)]
+    pub blocks_streamed: u64,
     /// Bytes written to the pool after a miss.
     pub promoted_bytes: u64,
     /// Bytes written to the pool beside a client's write.

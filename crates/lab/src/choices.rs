@@ -281,6 +281,7 @@ mod tests {
                 written: None,
                 blocks_hit: 50,
                 blocks_missed: 50,
+                blocks_streamed: 0,
                 promoted_bytes: 0,
                 updated_bytes: 0,
                 read_total: Total::default(),

@@ -60,7 +60,7 @@ impl Profiler {
     #[inline]
     pub fn access(&mut self, line: u64, blocks: Blocks, op: Op) {
         let hashes = Hashes::of(line);
-        self.curve.sample(line, blocks, hashes);
+        self.curve.sample(line, blocks, op, hashes);
         self.working.access(hashes.0[0], op);
         match op {
             Op::Read => self.reads += 1,
@@ -89,6 +89,7 @@ impl Profiler {
             seconds: self.working.seconds(),
             unique_lines: unique,
             plateau: self.curve.plateau().miss_ratio,
+            first_reads: self.curve.first_reads(),
             late_share: self.working.late_share(),
             curve: sizes(unique).map(|lines| self.curve.at(lines)).collect(),
             working_set: self.working.sets(self.line_bytes),
@@ -123,6 +124,9 @@ pub struct Profile {
     pub unique_lines: f64,
     /// The miss ratio that no size goes below.
     pub plateau: f64,
+    /// Of the parts of lines that were read, the share that was touched for the first time.
+    #[serde(default)]
+    pub first_reads: f64,
     /// Of the distinct lines, those first seen in the last quarter of the time,
     /// as a share, estimated; zero if there was no tick.
     pub late_share: f64,

@@ -38,11 +38,11 @@ pub fn page(advice: &Advice) -> Drawn<String> {
     page.facts(&facts);
     page.warnings(&advice.warnings);
     page.section("Sizes side by side", &sizes(advice));
-    let text = "Least recently used, all accesses, first ones included. The band holds the true curve in \
-                19 cases of 20, by four samples; dots are blocks read and missed under the policy.";
-    let chart = draw("Miss ratio by size of the pool", |area| curve(advice, area))?;
+    let text = "Of 4 KiB blocks read, those that the pool serves. The band holds the true curve in \
+                19 cases of 20, as far as it rests on samples; dots are the sizes of the table.";
+    let chart = draw("Hit ratio by size of the pool", |area| curve(advice, area))?;
     page.section(
-        "Miss ratio by size",
+        "Hit ratio by size",
         &format!("{chart}<p class=\"soft\">{text}</p>"),
     );
     if !profile.working_set.is_empty() {
@@ -71,14 +71,16 @@ pub fn page(advice: &Advice) -> Drawn<String> {
         prices.currency,
         prices.dated,
     );
-    page.section(
-        "What it costs",
-        &format!(
-            "{}<p class=\"soft\">{}</p>",
-            costs(advice),
-            crate::page::escape(&text)
-        ),
-    );
+    if advice.sizes.iter().any(|size| size.cost.is_some()) {
+        page.section(
+            "What it costs",
+            &format!(
+                "{}<p class=\"soft\">{}</p>",
+                costs(advice),
+                crate::page::escape(&text)
+            ),
+        );
+    }
     Ok(page.finish())
 }
 
@@ -88,13 +90,9 @@ fn chosen(size: &Outcome) -> bool {
 
 fn sizes(advice: &Advice) -> String {
     let rows = advice.sizes.iter().map(|size| {
-        let mut cells = vec![
-            size.label.to_owned(),
-            bytes(size.pool_bytes as f64),
-            format!("{:.1} ± {:.1}", 100.0 * size.miss_ratio, 100.0 * size.error),
-        ];
+        let mut cells = vec![size.label.to_owned(), bytes(size.pool_bytes as f64)];
         let Some(e) = &size.estimate else {
-            cells.resize(8, "not known".into());
+            cells.resize(7, "not known".into());
             return (cells, chosen(size));
         };
         let rate = |bytes: f64| match advice.profile.seconds > 0.0 {
@@ -120,7 +118,6 @@ fn sizes(advice: &Advice) -> String {
     let head = [
         "size",
         "pool",
-        "LRU misses %",
         "blocks hit %",
         "mean ms",
         "p99 ms",
@@ -136,9 +133,9 @@ fn costs(advice: &Advice) -> String {
         .sizes
         .iter()
         .filter(|size| size.pool_bytes > 0)
-        .map(|size| {
-            let cost = &size.cost;
-            let written = size.estimate.filter(|_| advice.profile.seconds > 0.0);
+        .filter_map(|size| {
+            let cost = size.cost.as_ref()?;
+            let written = size.estimate;
             let written = written.map_or("not known".into(), |e| {
                 format!("{:.1}", e.pool_written_bytes_per_second * 86_400.0 / 1e9)
             });
@@ -153,7 +150,7 @@ fn costs(advice: &Advice) -> String {
                 format!("{:.2}", cost.power),
                 format!("{:.2}", cost.total),
             ];
-            (cells, chosen(size))
+            Some((cells, chosen(size)))
         });
     let head = [
         "size",
@@ -180,10 +177,10 @@ fn draw(title: &str, chart: impl FnOnce(&Area<'_>) -> Drawn) -> Drawn<String> {
 
 fn curve(advice: &Advice, area: &Area<'_>) -> Drawn {
     let line = advice.profile.line_bytes as f64;
-    let points = &advice.profile.curve;
+    let points = &advice.curve;
     let log = |bytes: f64| bytes.max(1.0).log2();
-    let x = |lines: u64| log(lines as f64 * line);
-    let last = points.last().map_or(1, |point| point.lines);
+    let x = |bytes: u64| log(bytes as f64);
+    let last = points.last().map_or(1, |point| point.pool_bytes);
     let sizes = advice.sizes.iter().filter(|size| size.pool_bytes > 0);
     let most = sizes
         .clone()
@@ -198,7 +195,7 @@ fn curve(advice: &Advice, area: &Area<'_>) -> Drawn {
     chart
         .configure_mesh()
         .x_desc("size of the pool")
-        .y_desc("misses, % of accesses")
+        .y_desc("hits, % of blocks read")
         .x_label_formatter(&|x| bytes(x.exp2()))
         .y_label_formatter(&|y| format!("{y:.0}"))
         .x_labels(9)
@@ -212,14 +209,14 @@ fn curve(advice: &Advice, area: &Area<'_>) -> Drawn {
     let at = |y: f64| (100.0 * y).clamp(0.0, 100.0);
     let upper = points
         .iter()
-        .map(|p| (x(p.lines), at(p.miss_ratio + p.error)));
+        .map(|p| (x(p.pool_bytes), at(p.hit_ratio + p.error)));
     let lower = points
         .iter()
         .rev()
-        .map(|p| (x(p.lines), at(p.miss_ratio - p.error)));
+        .map(|p| (x(p.pool_bytes), at(p.hit_ratio - p.error)));
     let band: Vec<_> = upper.chain(lower).collect();
     chart.draw_series([Polygon::new(band, FIRST.mix(0.25))])?;
-    let mid = points.iter().map(|p| (x(p.lines), at(p.miss_ratio)));
+    let mid = points.iter().map(|p| (x(p.pool_bytes), at(p.hit_ratio)));
     chart.draw_series(LineSeries::new(mid, FIRST.stroke_width(2)))?;
     for (n, size) in sizes.enumerate() {
         let x = log(size.pool_bytes as f64);
@@ -236,7 +233,7 @@ fn curve(advice: &Advice, area: &Area<'_>) -> Drawn {
         let y = 98.0 - 7.0 * (n % 4) as f64;
         chart.draw_series([Text::new(label, (x, y), text)])?;
         if let Some(e) = &size.estimate {
-            let y = at(1.0 - e.hit_ratio);
+            let y = at(e.hit_ratio);
             chart.draw_series([Circle::new((x, y), 5, SECOND.filled())])?;
         }
     }
@@ -308,7 +305,8 @@ fn working_set(advice: &Advice, area: &Area<'_>) -> Drawn {
 mod tests {
     use super::*;
     use crate::page::assert_self_contained;
-    use crate::sizing::{EXAMPLE_PRICES, Estimate, PriceBook, Subject, advise, tests::loop_of};
+    use crate::sizing::tests::{loop_of, lru};
+    use crate::sizing::{EXAMPLE_PRICES, Estimate, PriceBook, Subject, advise};
 
     fn made(seconds: bool, estimate: Option<Estimate>) -> String {
         let subject = Subject {
@@ -319,7 +317,8 @@ mod tests {
         };
         let prices = PriceBook::parse(EXAMPLE_PRICES).unwrap();
         let profile = loop_of(1000, 5000, seconds);
-        page(&advise(profile, subject, &[estimate; 5], prices)).unwrap()
+        let curve = lru(&profile);
+        page(&advise(profile, curve, subject, &[estimate; 5], prices)).unwrap()
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //! the origin is called saturated. It also waits while fills are far behind, so
 //! that memory is bounded however slow the pool is.
 
-use super::Estimate;
+use super::{Estimate, Hits, recommended};
 use crate::array::{Array, ID_BITS};
 use block::{Extent, IoResult, Lba, Nanos, Sectors};
 use drives::catalogue::Drive;
@@ -27,6 +27,11 @@ pub const DEPTH: usize = 256;
 const FLIGHTS_MAX: usize = 4 * DEPTH;
 const BLOCK_BYTES: u64 = 4096;
 const BLOCK_SECTORS: u64 = 8;
+/// Octaves of size below that of all that was touched, and those of them with two sizes each.
+const OCTAVES: u32 = 10;
+const FINE_OCTAVES: u32 = 6;
+/// Parts of the step in which the recommended size lies.
+const BETWEEN: u64 = 6;
 /// How often the policy gets the time.
 const TICK: Nanos = Nanos(1_000_000_000);
 
@@ -51,13 +56,33 @@ struct Flight {
     fills: Vec<Extent>,
 }
 
-/// One size of pool under the trace.
-struct Lane {
+/// What a pool of one size holds.
+struct Contents {
     policy: Box<dyn Policy>,
     slots: u32,
     line_bytes: u64,
     /// A bit for each block of each slot.
     valid: Vec<u64>,
+    next_tick: Nanos,
+    /// Blocks read, and those of them that were there.
+    blocks: u64,
+    hits: u64,
+}
+
+/// Where the blocks of a request are.
+#[derive(Default)]
+struct Found {
+    /// From the first to the last that the origin is asked for.
+    missing: Option<(u64, u64)>,
+    /// What the pool is asked for: hits of a read, or what a write updates.
+    direct: Vec<Extent>,
+    /// What a read fills.
+    fills: Vec<Extent>,
+}
+
+/// One size of pool under the trace.
+struct Lane {
+    contents: Contents,
     origin: Array,
     pool: Array,
     flight: HashMap<u64, Flight>,
@@ -65,92 +90,34 @@ struct Lane {
     next_id: u64,
     now: Nanos,
     began: Option<Nanos>,
-    next_tick: Nanos,
     done: Vec<Completed>,
     latencies: Histogram<u64>,
     saturated: bool,
-    blocks: u64,
-    hits: u64,
     pool_written: u64,
 }
 
-impl Lane {
-    fn new(policy: &str, pool_bytes: u64, line_bytes: u64, devices: &Devices) -> IoResult<Lane> {
+impl Contents {
+    fn new(policy: &str, pool_bytes: u64, line_bytes: u64) -> Contents {
         let slots = u32::try_from(pool_bytes / line_bytes).unwrap_or(u32::MAX / 4);
         let policy = registry::build(policy, slots, 1).expect("the caller checked the name");
         let blocks = u64::from(slots) * (line_bytes / BLOCK_BYTES);
-        Ok(Lane {
+        Contents {
             policy,
             slots,
             line_bytes,
             valid: vec![0; blocks.div_ceil(64) as usize],
-            origin: Array::new(&devices.origin, devices.origin_drives)?,
-            pool: Array::new(&devices.pool, 1)?,
-            flight: HashMap::new(),
-            clients: 0,
-            next_id: 0,
-            now: Nanos::ZERO,
-            began: None,
             next_tick: Nanos::ZERO,
-            done: Vec::new(),
-            latencies: Histogram::new(3).expect("three digits are few enough"),
-            saturated: false,
             blocks: 0,
             hits: 0,
-            pool_written: 0,
-        })
-    }
-
-    fn request(&mut self, record: &Record, timed: bool) {
-        if timed {
-            self.run_until(record.time);
-            self.now = self.now.max(record.time);
-            while self.clients >= DEPTH {
-                self.saturated = true;
-                self.step();
-            }
-        } else {
-            while self.clients > 0 {
-                self.step();
-            }
-        }
-        while self.flight.len() >= FLIGHTS_MAX {
-            self.step();
-        }
-        self.began.get_or_insert(self.now);
-        if self.now >= self.next_tick {
-            self.policy.tick(self.now);
-            self.next_tick = self.now + TICK;
-        }
-        if self.slots == 0 {
-            self.pass(record);
-        } else {
-            self.look_up(record);
         }
     }
 
-    fn extent(first: u64, end: u64) -> Extent {
-        Extent::new(
-            Lba(first * BLOCK_SECTORS),
-            Sectors((end - first) * BLOCK_SECTORS),
-        )
-    }
-
-    fn pass(&mut self, record: &Record) {
-        let blocks = record.blocks(BLOCK_BYTES);
-        let op = match record.op {
-            trace::Op::Read => {
-                self.blocks += blocks.end() - blocks.start() + 1;
-                Op::Read
-            }
-            trace::Op::Write => Op::Write,
-        };
-        let extent = Lane::extent(*blocks.start(), blocks.end() + 1);
-        self.send(op, Some(extent), &[], Vec::new());
-    }
-
-    /// Asks the policy about each line, then sends what follows to the devices.
-    fn look_up(&mut self, record: &Record) {
+    /// Asks the policy about each line of a request.
+    fn look_up(&mut self, record: &Record) -> Found {
+        if record.time >= self.next_tick {
+            self.policy.tick(record.time);
+            self.next_tick = record.time + TICK;
+        }
         let read = record.op == trace::Op::Read;
         let request = policy::Request {
             op: if read {
@@ -166,7 +133,14 @@ impl Lane {
             let blocks = record.blocks(BLOCK_BYTES);
             (*blocks.start(), blocks.end() + 1)
         };
-        let (mut missing, mut direct, mut fills) = (None::<(u64, u64)>, Vec::new(), Vec::new());
+        let mut found = Found::default();
+        if read {
+            self.blocks += end - first;
+        }
+        if self.slots == 0 {
+            found.missing = Some((first, end));
+            return found;
+        }
         for line in record.blocks(self.line_bytes) {
             let key = Key(u64::from(record.volume) << 40 ^ line);
             let (from, to) = (
@@ -188,33 +162,100 @@ impl Lane {
                 Instruction::Bypass(_) => None,
             };
             let place = slot.map(|s| u64::from(s.0) * blocks_per_line + from % blocks_per_line);
-            if read {
-                self.blocks += to - from;
-            }
             match place {
                 Some(place) if read && self.are_valid(place, to - from) => {
                     self.hits += to - from;
-                    direct.push(Lane::extent(place, place + to - from));
+                    found.direct.push(Lane::extent(place, place + to - from));
                 }
                 _ => {
-                    let start = missing.map_or(from, |(start, _)| start);
-                    missing = Some((start, to));
+                    let start = found.missing.map_or(from, |(start, _)| start);
+                    found.missing = Some((start, to));
                     if let Some(place) = place {
                         self.set(place, to - from, true);
                         let extent = Lane::extent(place, place + to - from);
-                        self.pool_written += extent.len.bytes();
-                        if read {
-                            fills.push(extent);
+                        let way = if read {
+                            &mut found.fills
                         } else {
-                            direct.push(extent);
-                        }
+                            &mut found.direct
+                        };
+                        way.push(extent);
                     }
                 }
             }
         }
-        let op = if read { Op::Read } else { Op::Write };
-        let origin = missing.map(|(start, end)| Lane::extent(start, end));
-        self.send(op, origin, &direct, fills);
+        found
+    }
+
+    fn are_valid(&self, first: u64, count: u64) -> bool {
+        (first..first + count).all(|at| self.valid[at as usize / 64] >> (at % 64) & 1 == 1)
+    }
+
+    fn set(&mut self, first: u64, count: u64, valid: bool) {
+        for at in first..first + count {
+            let word = &mut self.valid[at as usize / 64];
+            *word = *word & !(1 << (at % 64)) | u64::from(valid) << (at % 64);
+        }
+    }
+
+    fn hit_ratio(&self) -> f64 {
+        self.hits as f64 / self.blocks.max(1) as f64
+    }
+}
+
+impl Lane {
+    fn new(policy: &str, pool_bytes: u64, line_bytes: u64, devices: &Devices) -> IoResult<Lane> {
+        Ok(Lane {
+            contents: Contents::new(policy, pool_bytes, line_bytes),
+            origin: Array::new(&devices.origin, devices.origin_drives)?,
+            pool: Array::new(&devices.pool, 1)?,
+            flight: HashMap::new(),
+            clients: 0,
+            next_id: 0,
+            now: Nanos::ZERO,
+            began: None,
+            done: Vec::new(),
+            latencies: Histogram::new(3).expect("three digits are few enough"),
+            saturated: false,
+            pool_written: 0,
+        })
+    }
+
+    fn request(&mut self, record: &Record, timed: bool) {
+        if timed {
+            self.run_until(record.time);
+            self.now = self.now.max(record.time);
+            while self.clients >= DEPTH {
+                self.saturated = true;
+                self.step();
+            }
+        } else {
+            while self.clients > 0 {
+                self.step();
+            }
+        }
+        while self.flight.len() >= FLIGHTS_MAX {
+            self.step();
+        }
+        self.began.get_or_insert(self.now);
+        let found = self.contents.look_up(record);
+        let op = match record.op {
+            trace::Op::Read => Op::Read,
+            trace::Op::Write => Op::Write,
+        };
+        let filled = match op {
+            Op::Read => &found.fills,
+            _ => &found.direct,
+        };
+        self.pool_written += filled.iter().map(|extent| extent.len.bytes()).sum::<u64>();
+        let origin = found.missing.map(|(start, end)| Lane::extent(start, end));
+        self.send(op, origin, &found.direct, found.fills);
+    }
+
+    fn extent(first: u64, end: u64) -> Extent {
+        Extent::new(
+            Lba(first * BLOCK_SECTORS),
+            Sectors((end - first) * BLOCK_SECTORS),
+        )
     }
 
     fn send(&mut self, op: Op, origin: Option<Extent>, pool: &[Extent], fills: Vec<Extent>) {
@@ -235,17 +276,6 @@ impl Lane {
         };
         self.flight.insert(id, flight);
         self.clients += 1;
-    }
-
-    fn are_valid(&self, first: u64, count: u64) -> bool {
-        (first..first + count).all(|at| self.valid[at as usize / 64] >> (at % 64) & 1 == 1)
-    }
-
-    fn set(&mut self, first: u64, count: u64, valid: bool) {
-        for at in first..first + count {
-            let word = &mut self.valid[at as usize / 64];
-            *word = *word & !(1 << (at % 64)) | u64::from(valid) << (at % 64);
-        }
     }
 
     fn next_event(&self) -> Option<Nanos> {
@@ -309,7 +339,7 @@ impl Lane {
         };
         let us = |ns: f64| ns / 1e3;
         Estimate {
-            hit_ratio: self.hits as f64 / self.blocks.max(1) as f64,
+            hit_ratio: self.contents.hit_ratio(),
             latency_us_mean: us(self.latencies.mean()),
             latency_us_p99: us(self.latencies.value_at_quantile(0.99) as f64),
             origin_bytes_per_second: rate(self.origin.bytes()),
@@ -318,6 +348,61 @@ impl Lane {
             pool_written_bytes_per_second: rate(self.pool_written),
         }
     }
+}
+
+/// Sizes of pools up to one that holds `footprint` bytes, the smallest first: two for each octave,
+/// then one.
+fn octaves(footprint: u64, line_bytes: u64) -> Vec<u64> {
+    let whole = |bytes: f64| (bytes as u64).div_ceil(line_bytes).max(1) * line_bytes;
+    let half_octaves = (0..2 * FINE_OCTAVES).map(f64::from).map(|step| step / 2.0);
+    let octaves = (FINE_OCTAVES..OCTAVES).map(f64::from);
+    let steps = half_octaves.chain(octaves);
+    let mut sizes: Vec<u64> = steps
+        .map(|step| whole(footprint as f64 / step.exp2()))
+        .collect();
+    sizes.reverse();
+    sizes.dedup();
+    sizes
+}
+
+/// What pools of sizes up to `footprint` bytes would have hit of a trace, the smallest first, in
+/// lines of `line_bytes`. `trace` begins the records from the first.
+pub fn hits<E, R: Iterator<Item = Result<Record, E>>>(
+    trace: impl Fn() -> Result<R, E>,
+    policy: &str,
+    footprint: u64,
+    line_bytes: u64,
+) -> Result<Vec<Hits>, E> {
+    let replay = |sizes: Vec<u64>| -> Result<Vec<Hits>, E> {
+        let pool = |bytes: u64| (bytes, Contents::new(policy, bytes, line_bytes));
+        let mut pools: Vec<(u64, Contents)> = sizes.into_iter().map(pool).collect();
+        for record in trace()? {
+            let record = record?;
+            for (_, contents) in &mut pools {
+                contents.look_up(&record);
+            }
+        }
+        let hits = pools.into_iter().map(|(pool_bytes, contents)| Hits {
+            pool_bytes,
+            hit_ratio: contents.hit_ratio(),
+            error: 0.0,
+        });
+        Ok(hits.collect())
+    };
+    let mut curve = replay(octaves(footprint, line_bytes))?;
+    // What is recommended lies between the size found and the one below.
+    let found = recommended(&curve).map_or(0, |found| found.pool_bytes);
+    let below = curve.iter().rfind(|size| size.pool_bytes < found);
+    let below = below.map_or(0, |size| size.pool_bytes);
+    let step = (found - below) / BETWEEN;
+    let between = (1..BETWEEN).map(|n| (below + n * step) / line_bytes * line_bytes);
+    let mut between: Vec<u64> = between
+        .filter(|size| below < *size && *size < found)
+        .collect();
+    between.dedup();
+    curve.extend(replay(between)?);
+    curve.sort_by_key(|size| size.pool_bytes);
+    Ok(curve)
 }
 
 /// What pools of the `sizes` in bytes would have done with a trace, in lines of

@@ -5,7 +5,7 @@ mod write_back;
 use super::table::{Table, bytes};
 use crate::Failure;
 use crate::commands::daemon::Control;
-use advise::sizing::replay::{Devices, replay};
+use advise::sizing::replay::{Devices, hits, replay};
 use advise::sizing::{Advice, EXAMPLE_PRICES, PriceBook, Subject};
 use advise::sizing::{advise, page, profile, sizes, volume};
 use advise::writeback::{Collector, Takes};
@@ -207,7 +207,7 @@ fn of_trace(command: &Advise, path: &Path, prices: PriceBook) -> Result<Advice, 
     } else {
         Strictness::Strict
     };
-    let open = || Reader::open(path, command.format, strictness).map_err(Failure::runtime);
+    let open = || Reader::open(path, command.format, strictness).map_err(Cause::Trace);
     let takes = match command.origin_rate {
         Some(rate) => Takes::Rate(rate),
         None => Takes::Drives(Box::new(command.origin.clone()), command.origin_drives),
@@ -238,14 +238,16 @@ fn of_trace(command: &Advise, path: &Path, prices: PriceBook) -> Result<Advice, 
         origin_drives: command.origin_drives,
         pool: command.ssd.clone(),
     };
-    let all: Vec<u64> = sizes(&profile, pool_bytes)
+    let records = || Ok::<_, Cause>(open()?.map(|record| record.map_err(Cause::Trace)));
+    let footprint = profile.footprint_bytes() as u64;
+    let curve = hits(records, &command.policy, footprint, command.line)?;
+    let all: Vec<u64> = sizes(&curve, command.line, pool_bytes)
         .iter()
         .map(|size| size.1)
         .collect();
-    let records = open()?.map(|record| record.map_err(Cause::Trace));
     let timed = profile.seconds > 0.0;
     let estimates = replay(
-        records,
+        records()?,
         &command.policy,
         &all,
         command.line,
@@ -269,7 +271,7 @@ fn of_trace(command: &Advise, path: &Path, prices: PriceBook) -> Result<Advice, 
         policy: command.policy.clone(),
         pool_bytes,
     };
-    let mut advice = advise(profile, subject, &estimates, prices);
+    let mut advice = advise(profile, curve, subject, &estimates, prices);
     advice.write_back = Some(written.finish());
     if skipped.malformed + skipped.out_of_order > 0 || skipped.truncated {
         let end = if skipped.truncated {
@@ -306,7 +308,9 @@ fn text(advice: &Advice) -> String {
         advice.policy,
     );
     let _ = writeln!(out, "{}", sizes_table(advice));
-    let _ = writeln!(out, "{}", costs_table(advice));
+    if advice.sizes.iter().any(|size| size.cost.is_some()) {
+        let _ = writeln!(out, "{}", costs_table(advice));
+    }
     let _ = writeln!(out, "{}", curve(advice));
     if !profile.working_set.is_empty() {
         let _ = writeln!(out, "{}", working_set(advice));
@@ -314,7 +318,8 @@ fn text(advice: &Advice) -> String {
     let recommended = advice.recommended();
     let _ = writeln!(
         out,
-        "recommended: a pool of {}, the smallest with 95% of the hits of an endless one",
+        "recommended: a pool of {}, the smallest found with 95% of the hits of one that holds all \
+         that was touched",
         bytes(recommended.pool_bytes)
     );
     let _ = write!(out, "\n{}", write_back::section(advice.write_back.as_ref()));
@@ -328,7 +333,6 @@ fn sizes_table(advice: &Advice) -> Table {
     let head = [
         "SIZE",
         "POOL",
-        "LRU MISS %",
         "HIT %",
         "MEAN ms",
         "P99 ms",
@@ -337,11 +341,7 @@ fn sizes_table(advice: &Advice) -> Table {
     ];
     let mut table = Table::new(&head);
     for size in &advice.sizes {
-        let mut cells = vec![
-            size.label.to_owned(),
-            bytes(size.pool_bytes),
-            format!("{:.1} ±{:.1}", 100.0 * size.miss_ratio, 100.0 * size.error),
-        ];
+        let mut cells = vec![size.label.to_owned(), bytes(size.pool_bytes)];
         match &size.estimate {
             None => cells.resize(head.len(), "-".into()),
             Some(e) => {
@@ -381,9 +381,9 @@ fn costs_table(advice: &Advice) -> Table {
     ];
     let mut table = Table::new(&head);
     for size in advice.sizes.iter().filter(|size| size.pool_bytes > 0) {
-        let known = size.estimate.filter(|_| advice.profile.seconds > 0.0);
-        let written = known.map(|e| e.pool_written_bytes_per_second * 86_400.0 / 1e9);
-        let cost = &size.cost;
+        let Some(cost) = &size.cost else { continue };
+        let written = size.estimate;
+        let written = written.map(|e| e.pool_written_bytes_per_second * 86_400.0 / 1e9);
         let money = |amount: f64| format!("{currency} {amount:.2}");
         table.row([
             size.label.to_owned(),
@@ -400,8 +400,8 @@ fn costs_table(advice: &Advice) -> Table {
 }
 
 fn curve(advice: &Advice) -> Table {
-    let mut table = Table::new(&["POOL", "LRU MISS %", "±", ""]);
-    let points = &advice.profile.curve;
+    let mut table = Table::new(&["POOL", "HIT %", "±", ""]);
+    let points = &advice.curve;
     let step = points.len().div_ceil(ROWS).max(1);
     let last = points.len().saturating_sub(1);
     for (_, point) in points
@@ -409,10 +409,10 @@ fn curve(advice: &Advice) -> Table {
         .enumerate()
         .filter(|(i, _)| (last - i).is_multiple_of(step))
     {
-        let bar = "#".repeat((BAR * point.miss_ratio).round() as usize);
+        let bar = "#".repeat((BAR * point.hit_ratio).round() as usize);
         table.row([
-            bytes(point.lines * advice.profile.line_bytes),
-            format!("{:.1}", 100.0 * point.miss_ratio),
+            bytes(point.pool_bytes),
+            format!("{:.1}", 100.0 * point.hit_ratio),
             format!("{:.1}", 100.0 * point.error),
             format!("{bar:<width$}", width = BAR as usize),
         ]);

@@ -35,6 +35,7 @@ impl<P: Platform> Node<P> {
             written: Some(served.volume.written()),
             blocks_hit: counters.get(Counter::BlocksHit),
             blocks_missed: counters.get(Counter::BlocksMissed),
+            blocks_streamed: counters.get(Counter::BlocksStreamed),
             promoted_bytes: counters.get(Counter::BlocksPromoted) * BLOCK_BYTES,
             updated_bytes: counters.get(Counter::BlocksUpdated) * BLOCK_BYTES,
             read_total: of_clients(served.latencies.reads()),

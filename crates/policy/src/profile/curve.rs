@@ -12,6 +12,7 @@
 
 use super::access::{Blocks, Hashes};
 use super::order::{Order, POSITIONS};
+use crate::Op;
 use crate::index::mix;
 use serde::{Deserialize, Serialize};
 use std::collections::{BinaryHeap, HashMap};
@@ -56,19 +57,19 @@ impl MissRatioCurve {
         }
     }
 
-    /// Counts one access to `blocks` of a line.
+    /// Counts one read of `blocks` of a line.
     pub fn access(&mut self, line: u64, blocks: Blocks) {
-        self.sample(line, blocks, Hashes::of(line));
+        self.sample(line, blocks, Op::Read, Hashes::of(line));
     }
 
     #[inline]
-    pub(super) fn sample(&mut self, line: u64, blocks: Blocks, hashes: Hashes) {
+    pub(super) fn sample(&mut self, line: u64, blocks: Blocks, op: Op, hashes: Hashes) {
         self.accesses += 1;
         let [first, second] = hashes.0;
         let halves = [first, first >> 32, second, second >> 32];
         for (sampler, half) in self.samplers.iter_mut().zip(halves) {
             if half as u32 <= sampler.threshold {
-                sampler.follow(line, blocks, half as u32);
+                sampler.follow(line, blocks, op, half as u32);
             }
         }
     }
@@ -96,6 +97,17 @@ impl MissRatioCurve {
             lines,
             miss_ratio: if self.accesses == 0 { 1.0 } else { mean },
             error: STUDENT * (variance / n).sqrt(),
+        }
+    }
+
+    /// Of the parts of lines that were read, the share that was touched for the first time.
+    pub fn first_reads(&self) -> f64 {
+        let sum = |of: fn(&Sampler) -> f64| self.samplers.iter().map(of).sum::<f64>();
+        let read = sum(|sampler| sampler.parts_read);
+        if read > 0.0 {
+            sum(|sampler| sampler.parts_first_read) / read
+        } else {
+            0.0
         }
     }
 
@@ -161,6 +173,9 @@ struct Sampler {
     cold: f64,
     /// Weight of the first accesses to a line.
     new: f64,
+    /// Weight of the parts of lines that were read, and of those not touched before.
+    parts_read: f64,
+    parts_first_read: f64,
 }
 
 impl Sampler {
@@ -174,17 +189,24 @@ impl Sampler {
             histogram: vec![0.0; BINS].into(),
             cold: 0.0,
             new: 0.0,
+            parts_read: 0.0,
+            parts_first_read: 0.0,
         }
     }
 
     #[inline(never)]
-    fn follow(&mut self, line: u64, blocks: Blocks, hash: u32) {
+    fn follow(&mut self, line: u64, blocks: Blocks, op: Op, hash: u32) {
         let scale = 4_294_967_296.0 / (f64::from(self.threshold) + 1.0);
         if self.next as usize == POSITIONS {
             self.renumber();
         }
         let position = self.next;
         self.next += 1;
+        if op == Op::Read {
+            let touched = self.lines.get(&line).map_or(0, |known| known.touched);
+            self.parts_read += scale * f64::from(blocks.count_ones());
+            self.parts_first_read += scale * f64::from((blocks & !touched).count_ones());
+        }
         match self.lines.get_mut(&line) {
             Some(known) => {
                 let newer = self.order.beyond(known.position);
@@ -329,6 +351,7 @@ mod tests {
             (0..10).for_each(|line| curve.access(line, 1 << (round % 4)));
         }
         assert_eq!(curve.plateau().miss_ratio, 0.5);
+        assert_eq!(curve.first_reads(), 0.5);
         assert_eq!((curve.at(10).miss_ratio, curve.unique_lines()), (0.5, 10.0));
     }
 

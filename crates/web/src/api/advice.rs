@@ -1,13 +1,13 @@
 //! How large a volume's pool should be, from what was observed of the volume.
 //!
-//! The curve is measured up to the bytes that were touched: of a larger pool nothing is known
+//! The curve is known up to the bytes that were touched: of a larger pool nothing is known
 //! but that it would hold all of them, and each size says on which side it is.
 
 use super::body::Path;
 use crate::app::App;
 use crate::gate::Reader;
 use crate::problem::Problem;
-use advise::sizing::{EXAMPLE_PRICES, Outcome, PriceBook, volume};
+use advise::sizing::{EXAMPLE_PRICES, Hits, Outcome, PriceBook, volume};
 use axum::Json;
 use axum::extract::State;
 use control::observed::Observed;
@@ -30,7 +30,7 @@ pub struct Advice {
     measured_bytes: u64,
     /// Share of accesses that an endless pool would hit.
     cacheable_share: f64,
-    /// Hits by size under LRU, the smallest first.
+    /// Hits by size, by the estimator of the sizes below, the smallest first.
     curve: Vec<Point>,
     /// Sizes side by side.
     sizes: Vec<Size>,
@@ -45,7 +45,7 @@ pub struct Advice {
 pub struct Point {
     /// Size of the pool.
     pool_bytes: u64,
-    /// Share of accesses to lines that are hits.
+    /// Share of 4 KiB blocks read that it serves.
     hit_ratio: f64,
     /// Half the width of a band that holds the true value in 19 cases of 20.
     error: f64,
@@ -108,8 +108,7 @@ impl Advice {
             .map_or_else(|| PriceBook::parse(EXAMPLE_PRICES), Ok)?;
         let advice = volume::advice(observed, book)?;
         let profile = &advice.profile;
-        let measured_bytes =
-            profile.curve.last().map_or(0, |point| point.lines) * profile.line_bytes;
+        let measured_bytes = advice.curve.last().map_or(0, |point| point.pool_bytes);
         let size = |size: &Outcome| Size {
             label: size.label.to_owned(),
             pool_bytes: size.pool_bytes,
@@ -117,11 +116,11 @@ impl Advice {
             hit_ratio: size.estimate.map(|e| e.hit_ratio),
             latency_us_mean: size.estimate.map(|e| e.latency_us_mean),
             latency_us_p99: size.estimate.map(|e| e.latency_us_p99),
-            cost: prices.map(|_| size.cost.total),
+            cost: prices.and(size.cost.as_ref()).map(|cost| cost.total),
         };
-        let point = |point: &policy::profile::Point| Point {
-            pool_bytes: point.lines * profile.line_bytes,
-            hit_ratio: 1.0 - point.miss_ratio,
+        let point = |point: &Hits| Point {
+            pool_bytes: point.pool_bytes,
+            hit_ratio: point.hit_ratio,
             error: point.error,
         };
         Ok(Advice {
@@ -130,7 +129,7 @@ impl Advice {
             pool_bytes: Some(observed.pool_bytes).filter(|bytes| *bytes > 0),
             measured_bytes,
             cacheable_share: advice.cacheable_share,
-            curve: profile.curve.iter().map(point).collect(),
+            curve: advice.curve.iter().map(point).collect(),
             sizes: advice.sizes.iter().map(size).collect(),
             prices: prices.map(|book| Prices {
                 dated: book.dated.to_string(),

@@ -32,6 +32,7 @@ fn observed(written: Written, origin: Service) -> Observed {
         written: Some(written),
         blocks_hit: 0,
         blocks_missed: 0,
+        blocks_streamed: 0,
         promoted_bytes: 0,
         updated_bytes: 0,
         read_total: Total::default(),
