@@ -89,7 +89,20 @@ export interface Device {
   wear: { used_percent: number; written_bytes: number } | null;
 }
 
+/** Something that is wrong, as the daemon says. */
+export interface Trouble {
+  kind: string;
+  severity: "critical" | "warning";
+  subject: string;
+  what: string;
+  for_s: number;
+  cost: string;
+  remedy: string;
+}
+
 export interface Status {
+  /** All is well if there are none. */
+  troubles: Trouble[];
   uptime_s: number;
   span_s: number;
   cpu_percent: number;

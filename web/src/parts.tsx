@@ -2,8 +2,8 @@
 
 import type { ComponentChildren } from "preact";
 import { failure, session } from "./api";
-import type { Trouble } from "./health";
-import { sentence } from "./text";
+import type { Trouble } from "./model";
+import { sentence, span } from "./text";
 
 export function Card(props: { title: string; children: ComponentChildren; actions?: ComponentChildren }) {
   return (
@@ -40,13 +40,20 @@ export function State(props: { state: string }) {
   return <span class={`state ${good ? "good" : bad ? "bad" : "busy"}`}>{props.state}</span>;
 }
 
-/** What is not well, and what to do about it. */
+/** Text whose commands stand between backquotes. */
+function Remedy(props: { text: string }) {
+  const parts = props.text.split("`");
+  return <>{parts.map((part, at) => (at % 2 === 1 ? <code key={at}>{part}</code> : part))}</>;
+}
+
+/** What is wrong, what it costs, and what mends it. */
 export function Troubles(props: { found: Trouble[] }) {
   return (
     <div class="banner bad" role="alert" id="troubles">
       {props.found.map((trouble) => (
-        <p key={trouble.subject + trouble.what}>
-          <strong>{sentence(`${trouble.subject} ${trouble.what}`)}</strong> {sentence(trouble.remedy)}
+        <p key={trouble.kind + trouble.subject}>
+          <strong>{sentence(`${trouble.subject} ${trouble.what}`)}</strong> Seen for {span(trouble.for_s)};{" "}
+          {trouble.cost}. <Remedy text={sentence(trouble.remedy)} />
         </p>
       ))}
     </div>

@@ -11,6 +11,7 @@
 //! - [`serve`] and [`client`]: the two ends of the control socket.
 //! - [`recording`]: what clients ask of a volume, as it is fetched.
 //! - [`status`], [`observed`], [`explained`]: what a running daemon reports.
+//! - [`trouble`]: what is wrong with it, in one list.
 //!
 //! Not here: acting on any of it. The command line does that.
 
@@ -37,4 +38,5 @@ mod schema;
 pub mod section;
 pub mod serve;
 pub mod status;
+pub mod trouble;
 mod written;

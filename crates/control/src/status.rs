@@ -4,6 +4,7 @@ pub use crate::counters::Counters;
 
 use crate::explained::Policy;
 use crate::job::Job;
+use crate::trouble::Trouble;
 use serde::{Deserialize, Serialize};
 
 /// The report.
@@ -26,6 +27,9 @@ pub struct Status {
     pub cpu_s: f64,
     /// Memory resident.
     pub resident_bytes: u64,
+    /// What is wrong, the most urgent first; nothing if all is well.
+    #[serde(default)]
+    pub troubles: Vec<Trouble>,
     /// The NBD server.
     pub nbd: Nbd,
     /// What is served.
@@ -83,9 +87,6 @@ pub struct Volume {
     pub mode: String,
     /// Its changes are held back; see `docs/commands/volume.md`.
     pub quiesced: bool,
-    /// Why its origin fails, if it does.
-    #[serde(default)]
-    pub trouble: Option<String>,
     /// Its size.
     pub size_bytes: u64,
     /// Of the 4 KiB blocks looked up in the pool during the span, those found.
@@ -94,7 +95,13 @@ pub struct Volume {
     /// How its log stands, if it is write-back.
     #[serde(default)]
     pub write_back: Option<WriteBack>,
-    /// Its clients' reads since it was added.
+    /// Its clients' reads during the span.
+    #[serde(default)]
+    pub read: Pace,
+    /// Their writes.
+    #[serde(default)]
+    pub write: Pace,
+    /// Their reads since it was added.
     #[serde(default)]
     pub read_total: Total,
     /// Their writes, zeroes and discards left out.
@@ -359,6 +366,70 @@ pub const LATENCY_BOUNDS_US: [u64; 16] = [
     1_000_000, 2_500_000, 10_000_000,
 ];
 
+/// Requests of clients during the span. Latencies are those of successes, and as exact as
+/// [`LATENCY_BOUNDS_US`] are close.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Pace {
+    /// Requests a second.
+    pub iops: f64,
+    /// 10^6 bytes a second.
+    pub mb_s: f64,
+    /// The mean latency; nothing if there was no request.
+    pub latency_us_mean: Option<f64>,
+    /// The latency that half of the requests stayed within.
+    pub latency_us_p50: Option<f64>,
+    /// The latency that 99% of the requests stayed within.
+    pub latency_us_p99: Option<f64>,
+}
+
+impl Total {
+    /// What came after `before`.
+    pub fn since(&self, before: &Total) -> Total {
+        let counts = self.latency_counts.iter().enumerate();
+        let counts = counts.map(|(at, count)| {
+            count.saturating_sub(before.latency_counts.get(at).copied().unwrap_or(0))
+        });
+        Total {
+            requests: self.requests.saturating_sub(before.requests),
+            bytes: self.bytes.saturating_sub(before.bytes),
+            latency_s: (self.latency_s - before.latency_s).max(0.0),
+            latency_counts: counts.collect(),
+        }
+    }
+
+    /// The latency in microseconds that the share `part` of the requests stayed within, if there
+    /// were any; of those that took longer than all bounds, the last bound.
+    pub fn quantile(&self, part: f64) -> Option<f64> {
+        let wanted = part * self.requests as f64;
+        if self.requests == 0 {
+            return None;
+        }
+        let (mut below, mut from) = (0.0, 0.0);
+        for (count, bound) in self.latency_counts.iter().zip(LATENCY_BOUNDS_US) {
+            let (count, bound) = (*count as f64, bound as f64);
+            if count > 0.0 && below + count >= wanted {
+                return Some(from + (bound - from) * (wanted - below) / count);
+            }
+            (below, from) = (below + count, bound);
+        }
+        Some(from)
+    }
+
+    /// The same over `span_s` seconds.
+    pub fn pace(&self, span_s: f64) -> Pace {
+        let per_s = |amount: f64| if span_s > 0.0 { amount / span_s } else { 0.0 };
+        let mean = 1e6 * self.latency_s / self.requests as f64;
+        Pace {
+            iops: per_s(self.requests as f64),
+            mb_s: per_s(self.bytes as f64 / 1e6),
+            latency_us_mean: (self.requests > 0).then_some(mean),
+            latency_us_p50: self.quantile(0.5),
+            latency_us_p99: self.quantile(0.99),
+        }
+    }
+}
+
 /// Requests of one kind during the span. Latencies are those of successes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -373,4 +444,38 @@ pub struct Flow {
     pub latency_us_p99: f64,
     /// The longest latency.
     pub latency_us_max: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn total(requests: u64, latency_s: f64, counts: &[u64]) -> Total {
+        let mut latency_counts = counts.to_vec();
+        latency_counts.resize(LATENCY_BOUNDS_US.len(), 0);
+        Total {
+            requests,
+            bytes: requests * 4096,
+            latency_s,
+            latency_counts,
+        }
+    }
+
+    #[test]
+    fn the_pace_of_an_interval_is_that_of_what_came_in_it() {
+        // A thousand slow requests before, which do not count.
+        let before = total(1000, 100.0, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1000]);
+        // Then 98 within 50 us, one within 100 us, and one within 1 ms.
+        let now = total(1100, 100.01, &[98, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1000]);
+        let pace = now.since(&before).pace(2.0);
+        assert_eq!(pace.iops, 50.0);
+        assert!((pace.mb_s - 0.2048).abs() < 1e-9);
+        assert!((pace.latency_us_mean.unwrap() - 100.0).abs() < 1e-6);
+        assert!(pace.latency_us_p50.unwrap() < 50.0);
+        assert_eq!(pace.latency_us_p99, Some(100.0));
+        let none = before.since(&before).pace(2.0);
+        assert_eq!((none.iops, none.latency_us_p99), (0.0, None));
+        // One that took longer than all bounds.
+        assert_eq!(total(1, 60.0, &[]).quantile(0.99), Some(10_000_000.0));
+    }
 }

@@ -60,6 +60,9 @@ pub enum Command {
         /// Stop after this many reports
         #[arg(long, value_name = "N", requires = "watch")]
         count: Option<u64>,
+        /// Exit with status 3 if something is wrong
+        #[arg(long, conflicts_with = "watch")]
+        exit_code: bool,
     },
     /// Show a running daemon live in a terminal
     Top(commands::top::Top),
@@ -174,9 +177,14 @@ impl Command {
                 watch,
                 interval,
                 count,
+                exit_code,
             } => {
                 let count = if watch { count } else { Some(1) };
-                commands::status::run(&control.control, json, interval, count)
+                let troubles = commands::status::run(&control.control, json, interval, count)?;
+                match troubles > 0 && exit_code {
+                    true => Err(Failure::Answered(commands::status::TROUBLED)),
+                    false => Ok(()),
+                }
             }
             Command::Top(command) => commands::top::run(&command),
             Command::Volume(command) => commands::volume::run(command),

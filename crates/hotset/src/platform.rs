@@ -208,6 +208,16 @@ impl Platform for UringPlatform {
         reading.map_err(|error| error.to_string())?
     }
 
+    async fn unreadable(&self, running: &Files) -> Option<String> {
+        let (file, running) = (self.file.as_ref()?.to_path_buf(), running.clone());
+        let reading = self.host.aside(move || {
+            let same = Files::read(&file).is_ok_and(|now| now.iter().eq(running.iter()));
+            if same { None } else { read_again(&file).err() }
+        });
+        // A file system that does not answer is no fault of the file's.
+        reading.await.ok().flatten()
+    }
+
     async fn amend(&self, request: Request) -> Option<Result<(), String>> {
         self.file.as_ref()?;
         let control = self.control.to_path_buf();

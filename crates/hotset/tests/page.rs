@@ -164,7 +164,7 @@ fn six_clicks_lead_from_the_first_page_to_a_cached_volume_that_can_be_watched_an
         // An SSD is taken out and put back, and so is a member of the mirror.
         browser.click("//nav//a[text()='Pools']");
         browser.click("//section[@aria-label='Pool fast']//button[text()='Take out']");
-        browser.shows(".banner.bad", "has no device: every read goes to an origin");
+        browser.shows(".banner.bad", "Pool fast has no device.");
         let field = "//section[@aria-label='Pool fast']//input[contains(@placeholder,'name')]";
         browser.write(field, "ssd0");
         browser.click("//section[@aria-label='Pool fast']//button[text()='Add']");
@@ -322,7 +322,7 @@ fn an_ssd_that_is_lost_is_seen_at_once_and_comes_back() {
         let [said, shown] = ["said", "shown"].map(|when| seen[when].as_i64().unwrap());
         assert!((said - shown).abs() <= 1, "{seen}");
         println!("an SSD's loss, by messages of the live stream: {seen}");
-        browser.shows(".banner.bad", "replace the device or its cable");
+        browser.shows(".banner.bad", "hotset pool readmit fast pool");
         browser.pictures("loss");
 
         let again = start();
@@ -335,7 +335,7 @@ fn an_ssd_that_is_lost_is_seen_at_once_and_comes_back() {
         let before = daemon.count("blocks_hit");
         until("hits", || daemon.count("blocks_hit") > before + 1000);
         browser.click("//nav//a[text()='Events']");
-        browser.shows("td", "is ejected");
+        browser.shows("td", "device pool of pool fast");
         browser.shows("td", "is online");
         drop(load);
         assert_eq!(daemon.status()["nbd"]["errors"], 0);

@@ -10,11 +10,11 @@ use crate::event::Event;
 use crate::leaf::Leaf;
 use crate::nanos;
 use crate::platform::Platform;
+use crate::witness::Claim;
 use block::{BoxDevice, Driver, Env, IoError, IoResult, Kind, Nanos, Sectors, WithDeadline};
 use cache::log::{Cleaning, Config, Opened, Scrutiny, Wanted, WriteBack};
 use control::config::{self, Name};
 use layout::{Identity, Uuid};
-use std::any::Any;
 use std::rc::Rc;
 
 /// How long a device of a log may take at the least before it counts as lost.
@@ -115,7 +115,7 @@ struct Inner<D: Driver> {
 #[derive(Clone)]
 pub(crate) struct WitnessFile {
     pub(crate) device: BoxDevice,
-    pub(crate) _claim: Rc<dyn Any>,
+    pub(crate) claim: Rc<dyn Claim>,
 }
 
 /// A log that was found, and who is to have it.
@@ -191,6 +191,18 @@ impl<D: Driver> Log<D> {
             Some((name.clone()?, why.to_string()))
         });
         lost.collect()
+    }
+
+    /// Devices that were not there when it was opened.
+    pub(crate) fn absent(&self) -> Vec<Name> {
+        let is_here = |name: &Name| self.0.copies.iter().flatten().any(|copy| copy == name);
+        let devices = self.0.devices.iter().take(self.0.copies.len());
+        devices.filter(|name| !is_here(name)).cloned().collect()
+    }
+
+    /// Whether it has, or had, a journal since it was opened.
+    pub(crate) fn had_journal(&self) -> bool {
+        self.0.had_journal
     }
 
     /// Whether its journal was lost since it was opened.

@@ -9,6 +9,7 @@
 mod again;
 mod change;
 mod controlled;
+mod failing;
 mod job;
 mod jobs;
 mod late;
@@ -46,6 +47,7 @@ use crate::sink::Sink;
 use block::{Env, Gate, Nanos, Signal};
 use cache::PoolDevice;
 use control::config::{self, Config, Name};
+use failing::Failing;
 use filter::{Latencies, Profiled, Tap, Tapped, Timed};
 use job::{Detaching, Jobs};
 use late::Returns;
@@ -120,6 +122,8 @@ pub struct Node<P: Platform> {
     /// Pool devices that were late.
     returns: Returns,
     /// Origins that fail.
+    failing: Failing,
+    /// What is wrong.
     troubles: Troubles,
     /// A volume waits, or the node is stopped.
     waits: Signal,
@@ -163,6 +167,7 @@ impl<P: Platform> Node<P> {
             incarnation: began_at,
             asks_wear: Cell::new(false),
             returns: Returns::default(),
+            failing: Failing::default(),
             troubles: Troubles::default(),
             waits: Signal::default(),
             stopped: Cell::new(false),
@@ -266,6 +271,7 @@ impl<P: Platform> Node<P> {
     pub fn supervise(node: &Rc<Self>) {
         let spawn = node.env().spawn;
         spawn.spawn(Node::report_losses(node.clone()));
+        spawn.spawn(Node::watch_configuration(node.clone()));
         spawn.spawn(Node::open_lost_again(node.clone()));
         spawn.spawn(node.devices.clone().supervise());
         spawn.spawn(Node::serve_waiting(node.clone()));

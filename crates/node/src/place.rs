@@ -103,9 +103,14 @@ impl<P: Platform> Opened<P> {
         self.is_file || other.is_some()
     }
 
-    /// How large an export has become since it was opened, unless that was asked before.
+    /// How large an export has become since it was opened, if it has grown.
+    pub(crate) fn grown(&self) -> Option<u64> {
+        self.standing.as_ref().and_then(Standing::grown)
+    }
+
+    /// The same, unless that was asked before.
     pub(crate) fn has_grown(&self) -> Option<u64> {
-        let now = self.standing.as_ref().and_then(Standing::grown);
+        let now = self.grown();
         let is_new = self.grown.replace(now) != now;
         now.filter(|_| is_new)
     }

@@ -49,6 +49,12 @@ pub trait Platform: Clone + 'static {
     /// Reads the configuration that the node was started from once more; as it is now.
     async fn configuration(&self) -> Result<Config, String>;
 
+    /// Why the files of the configuration, which were read as `running`, do not read any more;
+    /// `None` if they do.
+    async fn unreadable(&self, _running: &Files) -> Option<String> {
+        None
+    }
+
     /// Has a client ask the node for `request`, and the file of its configuration say the same;
     /// `None` if it has no file.
     async fn amend(&self, _request: Request) -> Option<Result<(), String>> {

@@ -27,12 +27,20 @@ pub struct Session {
     at: Option<Nanos>,
     cpu: Nanos,
     devices: HashMap<Name, Seen>,
-    /// Blocks hit and missed, by volume.
-    lookups: HashMap<Name, (u64, u64)>,
+    volumes: HashMap<Name, SeenVolume>,
     /// The recording that ends with the connection.
     pub recording: Option<Recording>,
     /// The volume that is quiesced until the connection ends.
     pub(crate) hold: Option<Hold>,
+}
+
+/// What was last sent of a volume.
+#[derive(Default)]
+struct SeenVolume {
+    hit: u64,
+    missed: u64,
+    read_total: Total,
+    write_total: Total,
 }
 
 /// What was last sent of a device.
@@ -62,26 +70,15 @@ impl<P: Platform> Node<P> {
             seen.insert(name.clone(), now);
         }
         session.devices = seen;
-        let mut lookups = HashMap::new();
+        let mut seen = HashMap::new();
         let mut volumes = Vec::new();
         for (name, served) in self.volumes.borrow().iter() {
-            let counters = served.volume.inner().cached().counters();
-            let both = (
-                counters.get(Counter::BlocksHit),
-                counters.get(Counter::BlocksMissed),
-            );
-            // A volume of a former volume's name starts from zero.
-            let earlier = session.lookups.get(name).copied().unwrap_or_default();
-            let hits = both.0.saturating_sub(earlier.0);
-            let all = hits + both.1.saturating_sub(earlier.1);
-            let percent = (all > 0).then(|| 100.0 * hits as f64 / all as f64);
-            volumes.push(Volume {
-                trouble: self.trouble_of(name),
-                ..volume(name, served, percent)
-            });
-            lookups.insert(name.clone(), both);
+            let earlier = session.volumes.remove(name).unwrap_or_default();
+            let (volume, now) = volume(name, served, earlier, span_s);
+            volumes.push(volume);
+            seen.insert(name.clone(), now);
         }
-        session.lookups = lookups;
+        session.volumes = seen;
         let mut status = Status {
             pid: process.pid,
             config: self
@@ -95,6 +92,7 @@ impl<P: Platform> Node<P> {
             cpu_percent: per(used.as_secs_f64() * 100.0, span_s),
             cpu_s: process.cpu.as_secs_f64(),
             resident_bytes: process.resident_bytes,
+            troubles: self.look_at_troubles(),
             nbd: Nbd::default(),
             volumes,
             waiting: self.report_waiting(),
@@ -150,21 +148,39 @@ fn per(amount: f64, span_s: f64) -> f64 {
     if span_s > 0.0 { amount / span_s } else { 0.0 }
 }
 
-fn volume<P: Platform>(name: &Name, served: &Served<P>, hit_percent: Option<f64>) -> Volume {
-    Volume {
+/// A volume of a former volume's name starts from zero.
+fn volume<P: Platform>(
+    name: &Name,
+    served: &Served<P>,
+    earlier: SeenVolume,
+    span_s: f64,
+) -> (Volume, SeenVolume) {
+    let fronted = served.volume.inner();
+    let counters = fronted.cached().counters();
+    let now = SeenVolume {
+        hit: counters.get(Counter::BlocksHit),
+        missed: counters.get(Counter::BlocksMissed),
+        read_total: of_clients(served.latencies.reads()),
+        write_total: of_clients(served.latencies.writes()),
+    };
+    let hit = now.hit.saturating_sub(earlier.hit);
+    let all = hit + now.missed.saturating_sub(earlier.missed);
+    let volume = Volume {
         name: name.to_string(),
         origin: served.origin.to_string(),
         pool: served.pool.to_string(),
-        mode: served.volume.inner().mode().name().to_owned(),
-        quiesced: served.volume.inner().cached().is_quiesced(),
-        trouble: None,
+        mode: fronted.mode().name().to_owned(),
+        quiesced: fronted.cached().is_quiesced(),
         size_bytes: served.volume.geometry().sectors.bytes(),
-        hit_percent,
-        write_back: served.volume.inner().log_status().map(write_back),
-        read_total: of_clients(served.latencies.reads()),
-        write_total: of_clients(served.latencies.writes()),
-        counters: Counters::from(&served.volume.inner().cached().counters()),
-    }
+        hit_percent: (all > 0).then(|| 100.0 * hit as f64 / all as f64),
+        write_back: fronted.log_status().map(write_back),
+        read: now.read_total.since(&earlier.read_total).pace(span_s),
+        write: now.write_total.since(&earlier.write_total).pace(span_s),
+        read_total: now.read_total.clone(),
+        write_total: now.write_total.clone(),
+        counters: Counters::from(&counters),
+    };
+    (volume, now)
 }
 
 fn of_clients(latency: Latency) -> Total {

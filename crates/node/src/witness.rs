@@ -47,13 +47,27 @@ struct Inner<P: Platform> {
     geometry: Geometry,
     file: RefCell<Option<Rc<Kept<P>>>>,
     opening: Mutex,
-    fails: Cell<bool>,
+    /// Why it fails, if it does.
+    fails: RefCell<Option<String>>,
     closed: Cell<bool>,
 }
 
 struct Kept<P: Platform> {
     device: BoxDevice,
     _hold: P::Hold,
+}
+
+/// What keeps others from the file.
+pub(crate) trait Claim {
+    /// The name of the file, and why it fails, if it does.
+    fn fails(&self) -> Option<(String, String)>;
+}
+
+impl<P: Platform> Claim for Claimed<P> {
+    fn fails(&self) -> Option<(String, String)> {
+        let why = self.0.fails.borrow().clone();
+        Some((self.0.beside.to_string(), why?))
+    }
 }
 
 /// Keeps others from the file. Once it is dropped the file is closed.
@@ -78,7 +92,7 @@ pub(crate) async fn open<P: Platform>(
         geometry: file.device.geometry().clone(),
         file: RefCell::new(Some(Rc::new(file))),
         opening: Mutex::default(),
-        fails: Cell::new(false),
+        fails: RefCell::default(),
         closed: Cell::new(false),
     });
     let device = BoxDevice::new(Witness(inner.clone()));
@@ -127,10 +141,12 @@ impl<P: Platform> Inner<P> {
         if error.is_some() {
             self.file.take();
         }
-        if self.fails.replace(error.is_some()) != error.is_some() && !self.closed.get() {
+        let why = error.map(IoError::to_string);
+        let had_failed = self.fails.replace(why.clone()).is_some();
+        if had_failed != why.is_some() && !self.closed.get() {
             self.platform.event(Event::Witness {
                 file: self.beside.to_string(),
-                why: error.map(IoError::to_string),
+                why,
             });
         }
     }

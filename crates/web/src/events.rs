@@ -162,53 +162,54 @@ fn differences(before: &Facts, now: &Facts) -> Vec<Event> {
         };
         events.push(event(severity, subject, text));
     }
-    for subject in before.keys().filter(|subject| !now.contains_key(*subject)) {
-        events.push(event(Severity::Info, subject, "is there no more"));
+    for (subject, (_, bad)) in before {
+        if !now.contains_key(subject) {
+            let (severity, text) = match bad {
+                true => (Severity::Good, "is well again, or is there no more"),
+                false => (Severity::Info, "is there no more"),
+            };
+            events.push(event(severity, subject, text));
+        }
     }
     events
 }
 
+/// What is so of each subject. What is bad of one is what the daemon lists as its troubles.
 fn facts(status: &Status) -> Facts {
     let mut facts = Facts::new();
-    let mut add = |subject: String, text: String, bad: bool| facts.insert(subject, (text, bad));
-    add(
-        "daemon".into(),
-        format!("answers, process {}", status.pid),
-        false,
-    );
+    let mut add = |subject: String, text: String| facts.insert(subject, (text, false));
+    add("daemon".into(), format!("answers, process {}", status.pid));
     for volume in &status.volumes {
         let quiesced = if volume.quiesced { ", quiesced" } else { "" };
         let text = format!("is served, {}{quiesced}", volume.mode);
-        add(format!("volume {}", volume.name), text, false);
-    }
-    for volume in &status.waiting {
-        let text = format!("is not served: {}", volume.why);
-        add(format!("volume {}", volume.name), text, true);
+        add(format!("volume {}", volume.name), text);
     }
     for pool in &status.pools {
         for device in &pool.devices {
             let subject = format!("device {} of pool {}", device.name, pool.name);
-            let lost = device.state.starts_with("ejected");
-            add(subject, format!("is {}", device.state), lost);
+            add(subject, format!("is {}", device.state));
         }
     }
     for array in &status.arrays {
-        let lost = ["degraded", "failed", "inactive"].contains(&&*array.state);
         add(
             format!("array {}", array.name),
             format!("is {}", array.state),
-            lost,
         );
         for member in &array.members {
             let subject = format!("member {} of array {}", member.role, array.name);
             let device = member.device.as_deref().unwrap_or("no device");
-            let lost = ["lost", "missing"].contains(&&*member.state);
-            add(subject, format!("{device} is {}", member.state), lost);
+            add(subject, format!("{device} is {}", member.state));
         }
     }
-    for device in status.devices.iter().filter(|device| device.errors > 0) {
-        let text = format!("has failed {} requests", device.errors);
-        add(format!("device {}", device.name), text, true);
+    let mut troubles: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for trouble in &status.troubles {
+        troubles
+            .entry(&trouble.subject)
+            .or_default()
+            .push(&trouble.what);
+    }
+    for (subject, what) in troubles {
+        facts.insert(subject.to_owned(), (what.join("; "), true));
     }
     facts
 }
@@ -217,6 +218,7 @@ fn facts(status: &Status) -> Facts {
 mod tests {
     use super::*;
     use crate::sample;
+    use control::trouble::Kind;
 
     fn reported(events: &Events) -> Vec<(Severity, &str, &str)> {
         let severity = |event: &'_ Event| event.severity;
@@ -231,18 +233,20 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("events");
         let mut status = sample::report().status;
-        status.devices[0].errors = 0;
         status.arrays.clear();
-        status.waiting.clear();
+        status
+            .troubles
+            .retain(|trouble| trouble.kind == Kind::PoolDeviceEjected);
         let mut events = Events::load(&path);
         events.observe(Some(&status));
         let ejected = (
             Severity::Bad,
             "device ssd of pool fast",
-            "is ejected (read error)",
+            "was ejected (error)",
         );
         assert_eq!(reported(&events), [ejected]);
         status.pools[0].devices[0].state = "online".into();
+        let trouble = status.troubles.pop().unwrap();
         status.volumes[0].mode = "pass-through".into();
         events.observe(Some(&status));
         events.observe(Some(&status));
@@ -259,7 +263,7 @@ mod tests {
         assert_eq!(reported(&events), expected);
         let mut again = Events::load(&path);
         assert_eq!(reported(&again), expected);
-        status.pools[0].devices[0].state = "ejected (read error)".into();
+        status.troubles.push(trouble);
         again.observe(Some(&status));
         assert_eq!(again.all().len(), 6);
         let mut third = Events::load(&path);

@@ -169,6 +169,8 @@ mod tests {
             r#"hotset_pool_device_state{pool="fast",device="ssd",state="ejected"} 1.0"#,
             r#"hotset_array_state{array="mirror",state="degraded"} 1.0"#,
             r#"hotset_array_state{array="mirror",state="healthy"} 0.0"#,
+            r#"hotset_troubles{kind="array-degraded",severity="critical"} 1.0"#,
+            r#"hotset_troubles{kind="log-copy-lost",severity="critical"} 0.0"#,
         ] {
             assert!(
                 text.lines().any(|found| found == line),

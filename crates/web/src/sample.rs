@@ -12,9 +12,16 @@ pub fn report() -> Report {
     };
     let flow = json!({"iops": 1.0, "mb_s": 1.0, "latency_us_mean": 1.0, "latency_us_p99": 1.0,
                       "latency_us_max": 1.0});
+    let trouble = |kind, severity, subject, what| {
+        json!({"kind": kind, "severity": severity, "subject": subject, "what": what, "for_s": 5.0,
+               "cost": "something", "remedy": "mend it"})
+    };
     let status: Status = serde_json::from_value(json!({
         "pid": 1, "uptime_s": 10.0, "span_s": 1.0, "cpu_percent": 5.0, "cpu_s": 0.5,
         "resident_bytes": 1 << 20,
+        "troubles": [trouble("array-degraded", "critical", "array mirror", "is degraded: member 1 is missing"),
+                     trouble("pool-device-ejected", "warning", "device ssd of pool fast",
+                             "was ejected (error)")],
         "nbd": {"listeners": ["nbd+unix:///?socket=/nbd"], "connections": 1, "handshakes": 0,
                 "connections_failed": 0, "connections_refused": 0, "requests": 9, "errors": 0},
         "volumes": [{"name": "<script>", "origin": "disk", "pool": "fast", "mode": "write-through",

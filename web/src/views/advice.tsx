@@ -66,7 +66,7 @@ function Curve(props: { advice: Advice }) {
   return (
     <div class="chart" role="img" aria-label={`Hits by size of the pool: ${figure(last.hit_ratio * 100)}% at ${bytes(last.pool_bytes)}, beyond which nothing was measured`}>
       <div class="caption">
-        Hits by size of the pool <span class="muted">% of accesses</span>
+        Hits by size of the pool <span class="muted">% of 4 KiB blocks read</span>
       </div>
       <div ref={place} aria-hidden="true" />
       <p class="muted note" id="measured">

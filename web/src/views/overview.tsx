@@ -3,7 +3,6 @@
 import { useSignal } from "@preact/signals";
 import { change, segment } from "../api";
 import { Chart } from "../chart";
-import { troubles } from "../health";
 import { series, status } from "../live";
 import type { Status, Volume } from "../model";
 import { Action, Card, State, Table, Troubles } from "../parts";
@@ -14,7 +13,7 @@ import { Recent } from "./events";
 const ROWS_MAX = 50;
 
 function Health(props: { now: Status }) {
-  const found = troubles(props.now);
+  const found = props.now.troubles;
   if (found.length === 0) {
     return (
       <div class="banner good" role="status">

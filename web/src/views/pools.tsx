@@ -2,7 +2,6 @@
 
 import { useSignal } from "@preact/signals";
 import { change, segment } from "../api";
-import { troubles } from "../health";
 import { status } from "../live";
 import type { ArrayState, Pool } from "../model";
 import { Action, Card, State, Table, Troubles } from "../parts";
@@ -133,7 +132,7 @@ function ArrayCard(props: { array: ArrayState }) {
 export function Pools() {
   const now = status.value;
   if (!now) return <p class="muted">Waiting for the daemon…</p>;
-  const found = troubles(now);
+  const found = now.troubles;
   return (
     <>
       <h1>Pools, arrays and devices</h1>

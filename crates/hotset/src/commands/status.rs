@@ -13,13 +13,26 @@ use std::time::Duration;
 /// Clears the screen and goes to its top (ECMA-48: ED 2, CUP).
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
-/// Prints `count` reports, or goes on for ever.
-pub fn run(control: &Path, json: bool, interval: f64, count: Option<u64>) -> Result<(), Failure> {
+/// The exit status that says that something is wrong.
+pub const TROUBLED: u8 = 3;
+
+/// The age from which rates of a daemon are shown.
+const UPTIME_MIN_S: f64 = 1.0;
+
+/// Prints `count` reports, or goes on for ever; how much is wrong by the last one.
+pub fn run(
+    control: &Path,
+    json: bool,
+    interval: f64,
+    count: Option<u64>,
+) -> Result<usize, Failure> {
     let mut client = Client::connect(control).map_err(Failure::runtime)?;
     let clear = count != Some(1) && !json && stdout().is_terminal();
     let mut left = count.unwrap_or(u64::MAX);
+    let mut troubles = 0;
     while left > 0 {
         let status = client.status().map_err(Failure::runtime)?;
+        troubles = status.troubles.len();
         let text = if json {
             let line = serde_json::to_string(&status).map_err(Failure::runtime)?;
             format!("{line}\n")
@@ -34,17 +47,19 @@ pub fn run(control: &Path, json: bool, interval: f64, count: Option<u64>) -> Res
             std::thread::sleep(Duration::from_secs_f64(interval));
         }
     }
-    Ok(())
+    Ok(troubles)
 }
 
 fn table(status: &Status) -> String {
     let nbd = &status.nbd;
-    let mut text = format!(
-        "up {:.0} s, rates over {:.1} s, processor {:.1}%, memory {}\n\
+    let rates = Rates::of(status);
+    let mut text = troubles(status);
+    text += &format!(
+        "up {}, rates over {:.1} s, processor {}%, memory {}\n\
          {}, {}, {} on {}\n\n",
-        status.uptime_s,
+        advise::page::span(status.uptime_s),
         status.span_s,
-        status.cpu_percent,
+        rates.show(Some(status.cpu_percent), 1),
         bytes(status.resident_bytes),
         count(nbd.connections as usize, "connection"),
         count(nbd.requests as usize, "request"),
@@ -52,17 +67,8 @@ fn table(status: &Status) -> String {
         nbd.listeners.join(", "),
     );
     text += &volumes(status).to_string();
-    for volume in &status.volumes {
-        if let Some(why) = &volume.trouble {
-            text += &format!(
-                "{}: its origin {} fails: {why}\n",
-                volume.name, volume.origin
-            );
-        }
-    }
-    for volume in &status.waiting {
-        text += &format!("{} is not served yet: {}\n", volume.name, volume.why);
-    }
+    text += "\n";
+    text += &clients(status, rates).to_string();
     text += "\n";
     text += &logs(status);
     text += &pools(status).to_string();
@@ -83,8 +89,63 @@ fn table(status: &Status) -> String {
         text += &format!("\n{}", super::job::table(jobs));
     }
     text += "\n";
-    text += &devices(&status.devices).to_string();
+    text += &devices(&status.devices, rates).to_string();
     text
+}
+
+/// Figures that are over a span of time; none is shown of a daemon's first second.
+#[derive(Clone, Copy)]
+pub struct Rates(bool);
+
+impl Rates {
+    pub fn of(status: &Status) -> Rates {
+        Rates(status.uptime_s >= UPTIME_MIN_S)
+    }
+
+    /// A figure, or `-` if there is none.
+    pub fn show(self, figure: Option<f64>, digits: usize) -> String {
+        let figure = figure.filter(|_| self.0);
+        figure.map_or_else(|| "-".into(), |figure| format!("{figure:.digits$}"))
+    }
+}
+
+/// What is wrong, what that costs, and what mends it.
+fn troubles(status: &Status) -> String {
+    let mut text = String::new();
+    for trouble in &status.troubles {
+        text += &format!(
+            "{}: {} {} ({}, for {})\n  costs: {}\n  mend:  {}\n",
+            trouble.severity.name(),
+            trouble.subject,
+            trouble.what,
+            trouble.kind.name(),
+            advise::page::span(trouble.for_s),
+            trouble.cost,
+            trouble.remedy
+        );
+    }
+    if !text.is_empty() {
+        text += "\n";
+    }
+    text
+}
+
+/// A table of what clients ask of the volumes.
+fn clients(status: &Status, rates: Rates) -> Table {
+    let mut table = Table::new(&[
+        "CLIENTS", "r/s", "r MB/s", "r us p50", "r us p99", "w/s", "w MB/s", "w us p50", "w us p99",
+    ]);
+    for volume in &status.volumes {
+        let mut cells = vec![volume.name.clone()];
+        for pace in [&volume.read, &volume.write] {
+            cells.push(rates.show(Some(pace.iops), 0));
+            cells.push(rates.show(Some(pace.mb_s), 1));
+            cells.push(rates.show(pace.latency_us_p50, 0));
+            cells.push(rates.show(pace.latency_us_p99, 0));
+        }
+        table.row(cells);
+    }
+    table
 }
 
 /// What a policy is doing, in one line.
@@ -107,7 +168,7 @@ pub fn rule(policy: &Policy) -> String {
 pub fn volumes(status: &Status) -> Table {
     let mut table = Table::new(&["VOLUME", "ORIGIN", "POOL", "MODE", "SIZE", "HIT %"]);
     for volume in &status.volumes {
-        let hit = volume.hit_percent.map(|percent| format!("{percent:.1}"));
+        let hit = Rates::of(status).show(volume.hit_percent, 1);
         let quiesced = if volume.quiesced { ", quiesced" } else { "" };
         let mode = format!("{}{quiesced}", volume.mode);
         table.row([
@@ -116,7 +177,15 @@ pub fn volumes(status: &Status) -> Table {
             volume.pool.clone(),
             mode,
             bytes(volume.size_bytes),
-            hit.unwrap_or_else(|| "-".into()),
+            hit,
+        ]);
+    }
+    for volume in &status.waiting {
+        table.row([
+            volume.name.clone(),
+            volume.origin.clone(),
+            volume.pool.clone(),
+            "not served".into(),
         ]);
     }
     table
@@ -124,15 +193,7 @@ pub fn volumes(status: &Status) -> Table {
 
 /// A table of the logs of volumes that are write-back; nothing if none is.
 pub fn logs(status: &Status) -> String {
-    let mut table = Table::new(&[
-        "WRITE-BACK",
-        "ORDER",
-        "OWED",
-        "LAG",
-        "RATE",
-        "COPIES",
-        "TROUBLE",
-    ]);
+    let mut table = Table::new(&["WRITE-BACK", "ORDER", "OWED", "LAG", "RATE", "COPIES"]);
     let mut any = false;
     for volume in &status.volumes {
         let Some(log) = &volume.write_back else {
@@ -147,7 +208,6 @@ pub fn logs(status: &Status) -> String {
             log.rate_bytes
                 .map_or_else(|| "-".into(), |rate| format!("{}/s", bytes(rate))),
             log.copies.to_string(),
-            log.trouble.clone().unwrap_or_else(|| "-".into()),
         ]);
     }
     match any {
@@ -197,7 +257,7 @@ pub fn pools(status: &Status) -> Table {
     table
 }
 
-fn devices(devices: &[Device]) -> Table {
+fn devices(devices: &[Device], rates: Rates) -> Table {
     let mut table = Table::new(&[
         "DEVICE", "ROLE", "r/s", "r MB/s", "r us", "r us p99", "w/s", "w MB/s", "w us", "w us p99",
         "queue", "busy %", "wear %", "errors",
@@ -205,13 +265,14 @@ fn devices(devices: &[Device]) -> Table {
     for device in devices {
         let mut cells = vec![device.name.clone(), device.role.clone()];
         for flow in [&device.read, &device.write] {
-            cells.push(format!("{:.0}", flow.iops));
-            cells.push(format!("{:.1}", flow.mb_s));
-            cells.push(format!("{:.0}", flow.latency_us_mean));
-            cells.push(format!("{:.0}", flow.latency_us_p99));
+            let latency = |us: f64| Some(us).filter(|us| *us > 0.0);
+            cells.push(rates.show(Some(flow.iops), 0));
+            cells.push(rates.show(Some(flow.mb_s), 1));
+            cells.push(rates.show(latency(flow.latency_us_mean), 0));
+            cells.push(rates.show(latency(flow.latency_us_p99), 0));
         }
-        cells.push(format!("{:.1}", device.queue_mean));
-        cells.push(format!("{:.0}", device.busy_percent));
+        cells.push(rates.show(Some(device.queue_mean), 1));
+        cells.push(rates.show(Some(device.busy_percent), 0));
         let wear = device.wear.map(|wear| wear.used_percent.to_string());
         cells.push(wear.unwrap_or_else(|| "-".into()));
         cells.push(device.errors.to_string());

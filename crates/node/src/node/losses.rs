@@ -1,7 +1,7 @@
 //! Says when pools and logs lose devices, and when an origin fails or has grown.
 
 use super::Node;
-use super::troubles::Said;
+use super::failing::Said;
 use crate::event::Event;
 use crate::place::Role;
 use crate::platform::Platform;
@@ -25,6 +25,7 @@ impl<P: Platform> Node<P> {
         while !node.stopped.get() {
             timer.sleep(PERIOD).await;
             node.report_origins();
+            node.look_at_troubles();
             node.try_returns();
             let before = std::mem::take(&mut ejected);
             for (pool_name, pool) in node.pools.borrow().iter() {
@@ -93,7 +94,7 @@ impl<P: Platform> Node<P> {
             let meter = open.get(&served.origin)?.leaf.meter();
             Some((name.clone(), meter.ended(), meter.last_error()))
         });
-        for (volume, said) in self.troubles.look(now, origins.collect()) {
+        for (volume, said) in self.failing.look(now, origins.collect()) {
             let origin = volumes[&volume].origin.clone();
             self.platform.event(match said {
                 Said::Fails(why) => Event::OriginFails {
@@ -104,10 +105,5 @@ impl<P: Platform> Node<P> {
                 Said::Well => Event::OriginWell { volume, origin },
             });
         }
-    }
-
-    /// Why the origin of `volume` fails, if it does.
-    pub(crate) fn trouble_of(&self, volume: &Name) -> Option<String> {
-        self.troubles.of(volume)
     }
 }

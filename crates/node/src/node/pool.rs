@@ -8,11 +8,10 @@ use crate::event::Event;
 use crate::leaf::Leaf;
 use crate::place::Role;
 use crate::platform::Platform;
-use crate::witness::{self, Beside};
+use crate::witness::{self, Beside, Claim};
 use block::Driver;
 use cache::{Cache, DeviceId, Durability, Found, PoolDevice};
 use control::config::{self, Name};
-use std::any::Any;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -33,7 +32,7 @@ pub struct Pool<D: Driver> {
     pub line_bytes: u32,
     pub devices: RefCell<BTreeMap<Name, DeviceId>>,
     /// Keeps others from the file beside it.
-    _witness: Box<dyn Any>,
+    pub(super) witness: Box<dyn Claim>,
 }
 
 impl<D: Driver> Pool<D> {
@@ -152,7 +151,7 @@ impl<D: Driver> Pool<D> {
             policy: pool.policy.value.0,
             line_bytes,
             devices: RefCell::new(devices),
-            _witness: Box::new(hold),
+            witness: Box::new(hold),
         })
     }
 }

@@ -159,7 +159,7 @@ impl<P: Platform> Node<P> {
         let (device, claim) = opened.map_err(refusal)?;
         Ok(WitnessFile {
             device,
-            _claim: Rc::new(claim),
+            claim: Rc::new(claim),
         })
     }
 

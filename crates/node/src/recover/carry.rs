@@ -175,7 +175,7 @@ pub(super) async fn keep<P: Platform>(
         devices: names,
         witness: WitnessFile {
             device: witness,
-            _claim: Rc::new(hold),
+            claim: Rc::new(hold),
         },
     };
     let log = Log::open(volume, found_log, true, env.clone(), origin).await;

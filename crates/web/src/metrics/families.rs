@@ -5,6 +5,7 @@ use super::value::Value;
 use super::volumes::{CLIENTS, LOG};
 use cache::Counter;
 use control::status::{Counters, Status, Volume, WriteBack};
+use control::trouble::Kind;
 use std::iter;
 
 /// States of a pool's device; an ejected one has its fault after that word.
@@ -185,6 +186,17 @@ fn daemon<'a>(status: &'a Status, to: &mut Families<'a>) {
         let labels = labels([]);
         to.add(name, help, iter::once(Sample { labels, value }));
     }
+    let troubles = Kind::ALL.into_iter().map(|kind| {
+        let its = status
+            .troubles
+            .iter()
+            .filter(|trouble| trouble.kind == kind);
+        Sample {
+            labels: labels([("kind", kind.name()), ("severity", kind.severity().name())]),
+            value: Value::Gauge(its.count() as f64),
+        }
+    });
+    to.add("troubles", "What is wrong, by kind.", troubles);
 }
 
 fn volumes<'a>(status: &'a Status, to: &mut Families<'a>) {

@@ -3,10 +3,12 @@
 use control::status::{Device, Status, Volume};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Reports that the sparklines show.
 const SAMPLES_MAX: usize = 300;
+/// Rows by which a page scrolls.
+const PAGE: usize = 10;
 
 /// What the rows of volumes and devices are in the order of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,8 +45,8 @@ pub struct Shown {
     pub requests: VecDeque<u64>,
     pub hits: VecDeque<u64>,
     totals: Option<[u64; 3]>,
-    /// Of each volume, the blocks looked up so far, and a second of late.
-    looked_up: BTreeMap<String, (u64, f64)>,
+    /// Rows that are above what is shown of each table.
+    pub skip: usize,
     pub sort: Sort,
     pub filter: String,
     /// Keys go to the filter.
@@ -59,7 +61,7 @@ impl Shown {
             requests: VecDeque::new(),
             hits: VecDeque::new(),
             totals: None,
-            looked_up: BTreeMap::new(),
+            skip: 0,
             sort: Sort::Name,
             filter: String::new(),
             filtering: false,
@@ -88,24 +90,8 @@ impl Shown {
             );
         }
         self.totals = Some(totals);
-        let volumes = status.volumes.iter().map(|volume| {
-            let now = count(volume, "blocks_hit") + count(volume, "blocks_missed");
-            let before = self.looked_up.get(&volume.name);
-            let rate = before.map_or(0.0, |(before, _)| {
-                now.saturating_sub(*before) as f64 / status.span_s.max(0.001)
-            });
-            (volume.name.clone(), (now, rate))
-        });
-        self.looked_up = volumes.collect();
         self.away = None;
         self.status = Some(status);
-    }
-
-    /// The blocks of a volume that were looked up in its pool, a second.
-    pub fn rate(&self, volume: &Volume) -> f64 {
-        self.looked_up
-            .get(&volume.name)
-            .map_or(0.0, |(_, rate)| *rate)
     }
 
     pub fn is_wanted(&self, name: &str) -> bool {
@@ -120,9 +106,11 @@ impl Shown {
             .collect();
         match self.sort {
             Sort::Name => volumes.sort_by_key(|v| &v.name),
-            Sort::Activity => volumes.sort_by(|a, b| self.rate(b).total_cmp(&self.rate(a))),
+            Sort::Activity => volumes.sort_by(|a, b| requests(b).total_cmp(&requests(a))),
             Sort::Trouble => volumes.sort_by_key(|v| {
-                Reverse(count(v, "origin_read_errors") + count(v, "origin_write_errors"))
+                let subject = format!("volume {}", v.name);
+                let troubles = status.troubles.iter().filter(|t| t.subject == subject);
+                Reverse(troubles.count())
             }),
         }
         volumes
@@ -160,14 +148,29 @@ impl Shown {
             KeyCode::Char('q') => return false,
             KeyCode::Char('s') => self.sort = self.sort.next(),
             KeyCode::Char('/') => self.filtering = true,
+            KeyCode::Down => self.skip += 1,
+            KeyCode::Up => self.skip = self.skip.saturating_sub(1),
+            KeyCode::PageDown => self.skip += PAGE,
+            KeyCode::PageUp => self.skip = self.skip.saturating_sub(PAGE),
+            KeyCode::Home => self.skip = 0,
             _ => (),
         }
+        self.skip = self.skip.min(self.rows());
         true
+    }
+
+    /// The most rows that a table has.
+    fn rows(&self) -> usize {
+        let rows = |status: &Status| {
+            let volumes = status.volumes.len() + status.waiting.len();
+            volumes.max(status.devices.len())
+        };
+        self.status.as_ref().map_or(0, rows)
     }
 }
 
-fn count(volume: &Volume, counter: &str) -> u64 {
-    volume.counters.get(counter).copied().unwrap_or(0)
+fn requests(volume: &Volume) -> f64 {
+    volume.read.iops + volume.write.iops
 }
 
 fn push(samples: &mut VecDeque<u64>, sample: u64) {

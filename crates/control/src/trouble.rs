@@ -1,0 +1,237 @@
+//! What is wrong with a daemon, as it lists it: one list, which everything shows.
+//!
+//! Invariants:
+//!     a trouble is listed ⟺ it is so now
+//!     each kind is explained in docs/troubles.md
+//!
+//! Not here: finding troubles (`node`).
+
+use serde::{Deserialize, Serialize};
+
+/// What may be wrong.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "schema", schema(as = TroubleKind))]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A volume of the configuration is not served.
+    VolumeNotServed,
+    /// Requests to the origin of a volume fail.
+    OriginFails,
+    /// All devices of a write-back log are lost.
+    LogLost,
+    /// A device of a write-back log is lost.
+    LogCopyLost,
+    /// What is owed does not go to the origin.
+    WriteBackHalted,
+    /// An array refuses requests.
+    ArrayFailed,
+    /// An array could not start.
+    ArrayInactive,
+    /// Bytes of an array are lost.
+    ArrayDataLost,
+    /// An array lacks members.
+    ArrayDegraded,
+    /// The filling of a member failed.
+    RebuildFailed,
+    /// A journal is lost.
+    JournalLost,
+    /// A device was ejected from its pool.
+    PoolDeviceEjected,
+    /// A device was not there when its pool was opened.
+    PoolDeviceAbsent,
+    /// A device of a pool is gone round, for it is slow.
+    PoolDeviceLate,
+    /// A pool has no device.
+    PoolEmpty,
+    /// A file in `state` cannot be used.
+    StateFails,
+    /// The configuration does not read any more.
+    ConfigurationUnreadable,
+    /// An export has grown.
+    OriginGrown,
+    /// A device has used up its rated endurance, or nearly.
+    DeviceWorn,
+}
+
+/// How soon somebody is to act.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// At once: clients are failed, or the next fault loses data.
+    Critical,
+    /// At the next occasion.
+    Warning,
+}
+
+impl Severity {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Severity::Critical => "critical",
+            Severity::Warning => "warning",
+        }
+    }
+}
+
+impl Kind {
+    /// Every kind, the most urgent first.
+    pub const ALL: [Kind; 19] = [
+        Kind::VolumeNotServed,
+        Kind::OriginFails,
+        Kind::LogLost,
+        Kind::LogCopyLost,
+        Kind::WriteBackHalted,
+        Kind::ArrayFailed,
+        Kind::ArrayInactive,
+        Kind::ArrayDataLost,
+        Kind::ArrayDegraded,
+        Kind::RebuildFailed,
+        Kind::JournalLost,
+        Kind::PoolDeviceEjected,
+        Kind::PoolDeviceAbsent,
+        Kind::PoolDeviceLate,
+        Kind::PoolEmpty,
+        Kind::StateFails,
+        Kind::ConfigurationUnreadable,
+        Kind::OriginGrown,
+        Kind::DeviceWorn,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::VolumeNotServed => "volume-not-served",
+            Kind::OriginFails => "origin-fails",
+            Kind::LogLost => "log-lost",
+            Kind::LogCopyLost => "log-copy-lost",
+            Kind::WriteBackHalted => "write-back-halted",
+            Kind::ArrayFailed => "array-failed",
+            Kind::ArrayInactive => "array-inactive",
+            Kind::ArrayDataLost => "array-data-lost",
+            Kind::ArrayDegraded => "array-degraded",
+            Kind::RebuildFailed => "rebuild-failed",
+            Kind::JournalLost => "journal-lost",
+            Kind::PoolDeviceEjected => "pool-device-ejected",
+            Kind::PoolDeviceAbsent => "pool-device-absent",
+            Kind::PoolDeviceLate => "pool-device-late",
+            Kind::PoolEmpty => "pool-empty",
+            Kind::StateFails => "state-fails",
+            Kind::ConfigurationUnreadable => "configuration-unreadable",
+            Kind::OriginGrown => "origin-grown",
+            Kind::DeviceWorn => "device-worn",
+        }
+    }
+
+    /// What it costs while it lasts.
+    pub fn cost(self) -> &'static str {
+        match self {
+            Kind::VolumeNotServed => "its clients cannot reach it",
+            Kind::OriginFails => "reads that miss fail, and so do writes that are not logged",
+            Kind::LogLost => "its writes and flushes fail; what only the log had may be lost",
+            Kind::LogCopyLost => {
+                "the origin answers writes; what is owed has one copy until it is there"
+            }
+            Kind::WriteBackHalted => "the origin is an earlier state, and the log fills",
+            Kind::ArrayFailed => "requests to it fail; no data is given up",
+            Kind::ArrayInactive => "what lies on it is not served",
+            Kind::ArrayDataLost => "reads of these bytes fail until they are written again",
+            Kind::ArrayDegraded => "the next lost member may cost its data",
+            Kind::RebuildFailed => "the array stays without the member",
+            Kind::JournalLost => {
+                "the origin is consistent only once it has all that was owed at the loss"
+            }
+            Kind::PoolDeviceEjected | Kind::PoolDeviceAbsent => {
+                "its hits are lost; no data is, and reads go to the origins"
+            }
+            Kind::PoolDeviceLate => "its hits are misses for the time; no data is lost",
+            Kind::PoolEmpty => "nothing is cached; every read goes to an origin",
+            Kind::StateFails => "what has to be recorded there waits, writes to new regions too",
+            Kind::ConfigurationUnreadable => {
+                "nothing yet; a restart would fail, and so do changes that are to last"
+            }
+            Kind::OriginGrown => "clients do not see what was added",
+            Kind::DeviceWorn => "nothing yet; the device may fail soon",
+        }
+    }
+
+    /// How soon somebody is to act.
+    pub fn severity(self) -> Severity {
+        match self {
+            Kind::VolumeNotServed
+            | Kind::OriginFails
+            | Kind::LogLost
+            | Kind::LogCopyLost
+            | Kind::WriteBackHalted
+            | Kind::ArrayFailed
+            | Kind::ArrayInactive
+            | Kind::ArrayDataLost
+            | Kind::ArrayDegraded
+            | Kind::RebuildFailed => Severity::Critical,
+            Kind::JournalLost
+            | Kind::PoolDeviceEjected
+            | Kind::PoolDeviceAbsent
+            | Kind::PoolDeviceLate
+            | Kind::PoolEmpty
+            | Kind::StateFails
+            | Kind::ConfigurationUnreadable
+            | Kind::OriginGrown
+            | Kind::DeviceWorn => Severity::Warning,
+        }
+    }
+}
+
+/// Something that is wrong.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Trouble {
+    /// What kind of trouble.
+    pub kind: Kind,
+    /// How soon somebody is to act.
+    pub severity: Severity,
+    /// What it is about, such as `volume data`.
+    pub subject: String,
+    /// What is wrong with that.
+    pub what: String,
+    /// For how long the daemon has seen it.
+    pub for_s: f64,
+    /// What it costs while it lasts.
+    pub cost: String,
+    /// What to do, commands in backquotes.
+    pub remedy: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kind, severity and cost of each row of the page that explains troubles.
+    fn explained(page: &str) -> Vec<[String; 3]> {
+        let rows = page.lines().filter(|line| line.starts_with("| `"));
+        let cells = rows.map(|row| row.split('|').map(str::trim).collect::<Vec<_>>());
+        let known =
+            |cells: Vec<&str>| [cells[1].trim_matches('`'), cells[2], cells[4]].map(str::to_owned);
+        cells.map(known).collect()
+    }
+
+    #[test]
+    fn the_page_explains_every_kind_and_no_other() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/troubles.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let known = Kind::ALL
+            .map(|kind| [kind.name(), kind.severity().name(), kind.cost()].map(str::to_owned));
+        assert_eq!(explained(&page), known);
+        // A canary: a page that lacks one is found.
+        let lacks = page.replacen("| `origin-fails`", "| origin-fails", 1);
+        assert_ne!(explained(&lacks), known);
+    }
+
+    #[test]
+    fn names_are_those_of_the_json() {
+        for kind in Kind::ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+        }
+        assert!(Kind::ALL.is_sorted());
+    }
+}
