@@ -18,7 +18,7 @@ PACKAGES_BENCH := fio valgrind nbdkit qemu-utils jq
 PACKAGES_DEMO := nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux util-linux-extra
 SHELL_SCRIPTS := tools/install tools/time-write-back vm/prepare vm/run vm/test vm/with-forwards vm/guest/init $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
 
-.PHONY: demo test lint clippy shellcheck unit unit-first unit-second unit-third guest bench soak fuzz mutants models page page-pictures page-audit deps-test
+.PHONY: demo test lint clippy shellcheck unit unit-parts unit-commands unit-others guest bench soak fuzz mutants models page page-pictures page-audit deps-test
 
 demo:
 	tools/install $(PACKAGES_DEMO)
@@ -46,19 +46,19 @@ clippy:
 shellcheck:
 	shellcheck --external-sources $(SHELL_SCRIPTS)
 
-# Most tests wait more than they work: three parts at a time, the availability drills in one.
+# Most tests of the command wait more than they work: more of them at once than processors.
 unit:
 	cargo test --workspace --lib --bins --tests --no-run --quiet
-	$(MAKE) --jobs 3 --keep-going --output-sync unit-first unit-second unit-third
+	$(MAKE) --jobs 3 --keep-going --output-sync unit-parts unit-commands unit-others
 
-unit-first:
-	cargo test --workspace --lib --bins --test '[a-c]*' --no-fail-fast --quiet
+unit-parts:
+	cargo test --workspace --lib --bins --test suite --no-fail-fast --quiet
 
-unit-second:
-	cargo test --workspace --test '[d-e]*' --no-fail-fast --quiet
+unit-commands:
+	cargo test --workspace --test commands --no-fail-fast --quiet -- --test-threads $$((2 * $$(nproc)))
 
-unit-third:
-	cargo test --workspace --test '[!a-e]*' --no-fail-fast --quiet
+unit-others:
+	cargo test --workspace --test '[!cs]*' --test 's[!u]*' --no-fail-fast --quiet
 
 # With the features of the whole workspace, so that after `unit` nothing is left to build.
 guest:
@@ -89,7 +89,7 @@ soak:
 	KILLS=100 vm/tests/hotset-ublk
 	KILLS=100 vm/tests/hotset-vhost-user
 	vm/soak/ublk-file-systems
-	HOTSET_ROUNDS=100 cargo test --release --quiet -p hotset --test ext4 volume_is_a_file_system
+	HOTSET_ROUNDS=100 cargo test --release --quiet -p hotset --test commands volume_is_a_file_system
 
 # A target is its directory and its name.
 FUZZ_TARGETS := nbd/server nbd/client control/text trace/formats layout/blocks layout/sealed raid/members virtio/guest web/requests
@@ -118,13 +118,13 @@ page:
 	cd web && npm ci --no-audit --no-fund && npm run build
 
 page-pictures: deps-test
-	HOTSET_PICTURES=/var/lib cargo test --workspace --test page
+	HOTSET_PICTURES=/var/lib cargo test --workspace --test commands page::
 
 page-audit:
 	tools/install $(PACKAGES_TEST)
 	cd tools/page-audit && npm ci --no-audit --no-fund
 	cargo build --release --quiet -p hotset
-	HOTSET=$(CURDIR)/target/release/hotset cargo test --workspace --test watching -- --ignored --nocapture --test-threads 1
+	HOTSET=$(CURDIR)/target/release/hotset cargo test --workspace --test commands watching:: -- --ignored --nocapture --test-threads 1
 
 models:
 	cargo run --release --quiet -p drives --example plot_models

@@ -1,0 +1,4 @@
+//! Writes that last, and the write-intent log.
+
+mod durable;
+mod intent;

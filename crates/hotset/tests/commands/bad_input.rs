@@ -1,0 +1,405 @@
+//! Bad input: one clear error each, a status that is not 0, and nothing changed.
+
+use crate::common::{Place, Process, USUAL, all, hotset, noise, refused, run, tool, until};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::time::Duration;
+
+/// Changes the usual configuration; `check` and `serve` must refuse it with a
+/// line that holds each of `expected`, and leave every file as it is.
+fn wrong(from: &str, to: &str, expected: &[&str]) {
+    let place = Place::new();
+    let bytes = noise(1, 1 << 20);
+    for name in ["origin", "pool"] {
+        fs::write(place.path(name), &bytes).unwrap();
+    }
+    let text = USUAL.replacen(from, to, 1);
+    assert_ne!(text, USUAL);
+    let config = place.config(&text);
+    refused(hotset().arg("check").arg(&config), 2, expected);
+    refused(
+        hotset().args(["serve", "--config"]).arg(&config),
+        2,
+        expected,
+    );
+    for name in ["origin", "pool"] {
+        assert!(
+            fs::read(place.path(name)).unwrap() == bytes,
+            "{name} changed"
+        );
+    }
+    assert!(!place.path("nbd").exists() && !place.path("control").exists());
+}
+
+/// What keeps nobody from being served is a warning.
+fn warned(check: &mut std::process::Command, expected: &[&str]) {
+    let said = run(check);
+    let line = said.lines().find(|line| line.ends_with("(a warning)"));
+    let line = line.unwrap_or_else(|| panic!("no warning: {said}"));
+    for expected in expected {
+        assert!(line.contains(expected), "{line}");
+    }
+}
+
+#[test]
+fn a_wrong_configuration() {
+    wrong(
+        "path = \"$/origin\"",
+        "pth = \"$/origin\"",
+        &["hotset.toml:7: ", "`pth`", "remove it"],
+    );
+    wrong("name = \"fast\"", "name = fast", &["hotset.toml:13: "]);
+    wrong(
+        "pool = \"fast\"",
+        "pool = \"fast\"\nmode = \"write-sideways\"",
+        &[":20: ", "write-through"],
+    );
+}
+
+#[test]
+fn all_errors_are_reported_at_once() {
+    let place = Place::new();
+    let config = place.config(
+        "[[device]]\nname = 'a'\npath = '$/missing'\n[[pool]]\nname = 'p'\ndevices = ['b']\n\
+         [[volume]]\nname = 'v'\norigin = 'c'\npool = 'q'\n[daemon]\ncontrol = '$/no/where'\n",
+    );
+    let output = hotset().arg("check").arg(&config).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines.len(), 5, "{error}");
+    for (line, number) in lines.iter().zip(["1", "6", "9", "10", "12"]) {
+        let at = format!("{}:{number}: ", config.display());
+        assert!(line.starts_with(&at) && line.contains("; "), "{at} {line}");
+    }
+}
+
+#[test]
+fn a_configuration_that_is_not_there() {
+    refused(
+        hotset().args(["check", "/nonexistent"]),
+        2,
+        &["/nonexistent cannot be read"],
+    );
+}
+
+#[test]
+fn a_wrong_command_line() {
+    let output = hotset().args(["serve", "--konfig", "x"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", all(&output));
+}
+
+#[test]
+fn an_origin_smaller_than_its_volume() {
+    let place = Place::new();
+    place.file("origin", 1);
+    place.file("pool", 64);
+    let sized = "origin = \"origin\"\nsize = \"2MiB\"";
+    let config = place.config(&USUAL.replacen("origin = \"origin\"", sized, 1));
+    let expected = ["larger than its origin", "make the origin larger"];
+    warned(
+        hotset().arg("check").arg(&config),
+        &[&[":19: "][..], &expected].concat(),
+    );
+    // There may be others, and it may be longer soon.
+    let daemon = place.serve();
+    let why = daemon.status()["waiting"][0]["why"].to_string();
+    assert!(
+        expected.iter().all(|expected| why.contains(expected)),
+        "{why}"
+    );
+    place.file("origin", 2);
+    until("the volume", || {
+        daemon.status()["volumes"][0]["name"] == "vol"
+    });
+    assert!(daemon.stop().contains("volume vol is served"));
+}
+
+#[test]
+fn two_volumes_on_one_origin() {
+    wrong(
+        "[[listen]]",
+        "[[volume]]\nname = \"second\"\norigin = \"origin\"\npool = \"fast\"\n[[listen]]",
+        &[
+            ":22: ",
+            "volume second uses device origin, which volume vol uses",
+        ],
+    );
+}
+
+#[test]
+fn a_pool_device_that_is_also_an_origin() {
+    wrong(
+        "devices = [\"pool\"]",
+        "devices = [\"pool\", \"origin\"]",
+        &[":14: ", "origin"],
+    );
+    wrong(
+        "path = \"$/pool\"",
+        "path = \"$/origin\"",
+        &[":10: ", "the same place"],
+    );
+}
+
+#[test]
+fn a_plain_text_listener_for_the_world() {
+    wrong(
+        "unix = \"$/nbd\"",
+        "tcp = \"0.0.0.0:0\"",
+        &[":21: ", "allow_plaintext"],
+    );
+}
+
+#[test]
+fn an_unknown_export() {
+    let place = Place::usual();
+    let daemon = place.serve();
+    let info = tool("nbdinfo", "libnbd-bin")
+        .arg(daemon.uri("nosuch"))
+        .output()
+        .unwrap();
+    assert!(!info.status.success(), "{}", all(&info));
+    run(tool("nbdinfo", "libnbd-bin").arg(daemon.uri("vol")));
+    daemon.stop();
+}
+
+#[test]
+fn a_socket_path_in_use() {
+    let place = Place::usual();
+    let config = place.path("hotset.toml");
+    let held = UnixListener::bind(place.path("nbd")).unwrap();
+    refused(
+        hotset().args(["serve", "--config"]).arg(&config),
+        2,
+        &[":21: ", "in use"],
+    );
+    drop(held);
+    fs::remove_file(place.path("nbd")).unwrap();
+    fs::write(place.path("nbd"), "precious").unwrap();
+    refused(
+        hotset().args(["serve", "--config"]).arg(&config),
+        2,
+        &[":21: ", "is no socket"],
+    );
+    assert_eq!(fs::read(place.path("nbd")).unwrap(), b"precious");
+}
+
+#[test]
+fn a_socket_left_by_a_dead_process_is_replaced() {
+    let place = Place::usual();
+    drop(UnixListener::bind(place.path("nbd")).unwrap());
+    place.serve().stop();
+}
+
+#[test]
+fn a_device_without_permission() {
+    let place = Place::usual();
+    let config = place.path("hotset.toml");
+    for (path, mode) in [
+        (place.dir.path().to_owned(), 0o777),
+        (place.path("origin"), 0),
+    ] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let mut command = hotset();
+    command.arg("check").arg(&config);
+    // SAFETY: no pointers are involved.
+    if unsafe { libc::geteuid() } == 0 {
+        // Permissions do not bind root: run as the user that owns nothing.
+        command.uid(65534).gid(65534);
+    }
+    warned(
+        &mut command,
+        &[
+            ":7: ",
+            "cannot be opened",
+            "let this user read and write it",
+        ],
+    );
+}
+
+#[test]
+fn a_second_daemon_on_the_same_pool_or_origin() {
+    let place = Place::usual();
+    let first = place.serve();
+    let expected = ["is in use by another process", "stop that first"];
+    let second = Place::usual();
+    let config = second.config(&USUAL.replace("$/pool", &place.text("pool")));
+    refused(
+        hotset().args(["serve", "--config"]).arg(&config),
+        1,
+        &expected,
+    );
+    assert!(second.path("origin").exists() && !second.path("nbd").exists());
+    // An origin is waited for, and nothing is read or written of it.
+    second.config(&USUAL.replace("$/origin", &place.text("origin")));
+    let waits = second.serve();
+    let status = waits.status();
+    let why = status["waiting"][0]["why"].to_string();
+    assert!(
+        expected.iter().all(|expected| why.contains(expected)),
+        "{why}"
+    );
+    assert_eq!(status["volumes"], serde_json::json!([]));
+    waits.stop();
+    // Its own sockets are in the way of a second daemon of one configuration.
+    let again = place.path("hotset.toml");
+    refused(
+        hotset().args(["serve", "--config"]).arg(again),
+        2,
+        &[":2: ", "in use"],
+    );
+    run(tool("nbdinfo", "libnbd-bin").arg(first.uri("vol")));
+    first.stop();
+}
+
+/// NBD knows no locks; the daemons of one machine keep off each other's exports.
+#[test]
+fn a_second_daemon_on_the_nbd_export_of_an_origin() {
+    keeps_off_an_nbd_export("path = \"$/origin\"");
+}
+
+#[test]
+fn a_second_daemon_on_the_nbd_export_of_a_pool() {
+    keeps_off_an_nbd_export("path = \"$/pool\"");
+}
+
+/// A daemon has an export in this place; others are refused it. Each waits ten seconds
+/// for who has it, so that all ask at a time.
+fn keeps_off_an_nbd_export(role: &str) {
+    let place = Place::usual();
+    let mut server = tool("nbdkit", "nbdkit");
+    server
+        .args(["--foreground", "--exit-with-parent", "--unix"])
+        .arg(place.path("san"))
+        .args(["memory", "64M"]);
+    let _server = Process(server.spawn().unwrap());
+    until("nbdkit", || place.path("san").exists());
+    let nbd = "nbd = \"nbd+unix:///?socket=$/san\"";
+    let taken = &["san", "in use by another hotset"];
+    place.config(&USUAL.replace(role, nbd));
+    let first = place.serve();
+    let uri = format!("nbd+unix:///?socket={}", place.text("san"));
+    let san = format!("nbd = \"{uri}\"");
+    std::thread::scope(|all| {
+        all.spawn(|| {
+            let second = Place::usual();
+            let config = second.config(&USUAL.replace("path = \"$/pool\"", &san));
+            refused(hotset().args(["serve", "--config"]).arg(config), 1, taken);
+        });
+        all.spawn(|| {
+            let third = Place::usual();
+            third.config(&USUAL.replace("path = \"$/origin\"", &san));
+            let waits = third.serve();
+            let why = waits.status()["waiting"][0]["why"].to_string();
+            assert!(taken.iter().all(|expected| why.contains(expected)), "{why}");
+            waits.stop();
+        });
+        let add = format!("volume add again --origin {uri} --pool fast");
+        let has_a_role = &["san", "is the same place as device"];
+        refused(&mut place.command(&add), 1, has_a_role);
+        let add = format!("{add} --temporary");
+        refused(&mut place.command(&add), 1, has_a_role);
+    });
+    first.stop();
+}
+
+/// Sends `bytes` and returns what comes back until the end.
+fn send(socket: &std::path::Path, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    // The daemon may have had enough before all is sent.
+    let _ = stream.write_all(bytes);
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    answer
+}
+
+#[test]
+fn garbage_on_either_socket() {
+    let place = Place::usual();
+    let before = noise(7, 128 << 20);
+    fs::write(place.path("origin"), &before).unwrap();
+    let daemon = place.serve();
+    let control = place.path("control");
+    let cases = [
+        (b"hello\n".to_vec(), "that is no request"),
+        (
+            b"{\"request\":\"explode\"}\n".to_vec(),
+            "that is no request",
+        ),
+        (vec![b'['; 60_000], ""),
+        (vec![b'x'; 1 << 20], "at most 65536 bytes"),
+        (
+            [noise(1, 30_000), b"\n".to_vec()].concat(),
+            "that is no request",
+        ),
+        (b"\n".to_vec(), "that is no request"),
+        (Vec::new(), ""),
+    ];
+    for (garbage, expected) in cases {
+        let answer = String::from_utf8(send(&control, &garbage)).unwrap();
+        assert!(
+            answer.contains(expected) && answer.lines().count() <= 1,
+            "{answer}"
+        );
+        assert_eq!(answer.is_empty(), expected.is_empty(), "{answer}");
+    }
+    let nbd = place.path("nbd");
+    for seed in 0..20 {
+        send(&nbd, &noise(seed, 1000 * seed as usize));
+    }
+    // Greeted properly, and then nonsense.
+    for seed in 0..20 {
+        send(
+            &nbd,
+            &[&[0, 0, 0, 1][..], b"IHAVEOPT", &noise(seed, 5000)[..]].concat(),
+        );
+    }
+    let after = crate::common::copy_out(&daemon.uri("vol"), &place.path("copy"));
+    assert!(after == before, "garbage changed bytes");
+    daemon.stop();
+    assert!(
+        fs::read(place.path("origin")).unwrap() == before,
+        "the origin changed"
+    );
+}
+
+#[test]
+fn many_control_connections_are_bounded() {
+    let place = Place::usual();
+    let daemon = place.serve();
+    let held: Vec<UnixStream> = (0..16)
+        .map(|_| UnixStream::connect(place.path("control")).unwrap())
+        .collect();
+    let answer = String::from_utf8(send(&place.path("control"), b"")).unwrap();
+    assert!(
+        answer.contains("16 control connections are open"),
+        "{answer}"
+    );
+    refused(
+        &mut place.command("status"),
+        1,
+        &["16 control connections are open"],
+    );
+    drop(held);
+    crate::common::until("the connections' end", || {
+        place.command("status").output().unwrap().status.success()
+    });
+    daemon.stop();
+}
+
+#[test]
+fn commands_without_a_daemon() {
+    let place = Place::new();
+    refused(
+        &mut place.command("status"),
+        1,
+        &["no daemon answers", "start `hotset serve`"],
+    );
+}

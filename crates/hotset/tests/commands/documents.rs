@@ -1,0 +1,111 @@
+//! The documentation says what the command does.
+
+use crate::common::{Place, hotset, refused, run};
+use control::config;
+use std::fs;
+use std::path::PathBuf;
+
+fn docs(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs")
+        .join(path)
+}
+
+/// To renew the reference: run `hotset reference` and replace what follows the
+/// last paragraph of the page.
+#[test]
+fn the_reference_is_that_of_the_definitions() {
+    let page = fs::read_to_string(docs("configuration.md")).unwrap();
+    let reference = run(hotset().arg("reference"));
+    assert!(reference.contains("| `line_size` |"));
+    let ends = page.trim_end().ends_with(reference.trim_end());
+    assert!(ends, "renew it with `hotset reference`");
+}
+
+/// To renew it: `hotset openapi > docs/openapi.json`.
+#[test]
+fn the_description_of_the_api_is_that_of_the_definitions() {
+    let kept = fs::read_to_string(docs("openapi.json")).unwrap();
+    let made = run(hotset().arg("openapi"));
+    assert!(made.contains("\"openapi\": \"3.1"), "{made}");
+    assert!(
+        kept == made,
+        "renew it with `hotset openapi > docs/openapi.json`"
+    );
+}
+
+#[test]
+fn the_examples_are_right() {
+    let page = fs::read_to_string(docs("configuration.md")).unwrap();
+    let examples: Vec<&str> = page
+        .split("```toml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .collect();
+    assert_eq!(examples.len(), 2);
+    for example in examples {
+        let mut problems = Vec::new();
+        let config = config::parse(example, &mut problems);
+        control::check::agreement(&config, &["ST3500320AS"], &mut problems);
+        assert_eq!(problems, [], "{example}");
+    }
+}
+
+#[test]
+fn every_command_has_a_page_and_help() {
+    for command in [
+        "serve", "check", "status", "volume", "pool", "array", "attach", "drill", "web", "top",
+        "reload", "job",
+    ] {
+        let page = fs::read_to_string(docs(&format!("commands/{command}.md"))).unwrap();
+        assert!(page.starts_with(&format!("# hotset {command}\n")));
+        let help = run(hotset().args([command, "--help"]));
+        assert!(help.contains("Usage: hotset"), "{help}");
+    }
+    let help = run(hotset().arg("--help"));
+    for hidden in [
+        "reference",
+        "completions",
+        "man",
+        "openapi",
+        "lab",
+        "sim",
+        "demo",
+    ] {
+        assert!(!help.contains(&format!("\n  {hidden}")), "{help}");
+    }
+}
+
+#[test]
+fn commands_of_the_laboratory_are_named_with_their_program() {
+    for (typed, known) in [
+        ("lab crash --cases 5", "run `hotset-lab crash --cases 5`"),
+        ("sim --help", "run `hotset-lab sim --help`"),
+        ("demo", "run `hotset-lab demo`"),
+        (
+            "trace workload nytro f",
+            "run `hotset-lab trace workload nytro f`",
+        ),
+    ] {
+        refused(hotset().args(typed.split(' ')), 2, &[known]);
+    }
+}
+
+#[test]
+fn completions_and_the_manual_are_made() {
+    let script = run(hotset().args(["completions", "bash"]));
+    assert!(script.contains("set-mode"));
+    let manual = run(hotset().arg("man"));
+    assert!(
+        manual.starts_with(".ie") && manual.contains("hotset"),
+        "{manual}"
+    );
+}
+
+/// The file that the unit of systemd would check has the documented form.
+#[test]
+fn an_example_is_served_where_its_devices_exist() {
+    let place = Place::usual();
+    let check = run(hotset().arg("check").arg(place.path("hotset.toml")));
+    assert!(check.contains("no problem found"), "{check}");
+}

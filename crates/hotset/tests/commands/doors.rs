@@ -1,0 +1,119 @@
+//! Clients that keep others out of the real daemon, or try to: strangers, and those that are
+//! gone while what they wrote is held up.
+
+use crate::common::{Daemon, Place, USUAL, copy_out, hotset, run, tool, until};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// Past the handshake, as the kernel's client.
+fn enter(place: &Place) -> UnixStream {
+    let mut stream = UnixStream::connect(place.path("nbd")).unwrap();
+    let limit = Some(Duration::from_secs(20));
+    stream.set_read_timeout(limit).unwrap();
+    stream.read_exact(&mut [0; 18]).unwrap();
+    let export_name = b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\x03vol";
+    stream.write_all(export_name).unwrap();
+    stream.read_exact(&mut [0; 10]).unwrap();
+    stream
+}
+
+fn write(offset: u64, bytes: &[u8]) -> Vec<u8> {
+    let mut wire = b"\x25\x60\x95\x13\0\0\0\x01cookie42".to_vec();
+    wire.extend(offset.to_be_bytes());
+    wire.extend((bytes.len() as u32).to_be_bytes());
+    wire.extend(bytes);
+    wire
+}
+
+fn is_well(daemon: &Daemon<'_>) {
+    // Without a look at the content, part of which may be held.
+    run(tool("nbdinfo", "libnbd-bin").args(["--size", &daemon.uri("vol")]));
+}
+
+#[test]
+fn clients_that_are_gone_keep_no_places_while_their_writes_are_held() {
+    let place = Place::usual();
+    let daemon = place.serve();
+    run(&mut place.command("volume quiesce vol"));
+    // More than there are places.
+    for n in 0..120_u8 {
+        let mut stream = enter(&place);
+        stream
+            .write_all(&write(u64::from(n) << 12, &[n + 1; 4096]))
+            .unwrap();
+    }
+    is_well(&daemon);
+    let begun = &fs::read(place.path("origin")).unwrap()[..120 << 12];
+    assert!(begun.iter().all(|byte| *byte == 0), "they are held");
+    run(&mut place.command("volume resume vol"));
+    until("the writes", || {
+        let bytes = copy_out(&daemon.uri("vol"), &place.path("out"));
+        let mut blocks = bytes[..120 << 12].chunks(4096).zip(1..);
+        blocks.all(|(block, n)| block.iter().all(|byte| *byte == n))
+    });
+    assert_eq!(daemon.status()["nbd"]["connections_refused"], 0);
+    daemon.stop();
+}
+
+#[test]
+fn strangers_at_one_listener_keep_nobody_from_another() {
+    let place = Place::new();
+    place.file("origin", 8);
+    place.file("pool", 64);
+    place.config(&(USUAL.to_owned() + "[[listen]]\ntcp = \"127.0.0.1:0\"\n"));
+    let daemon = place.serve();
+    let status = daemon.status();
+    let uri = status["nbd"]["listeners"][1].as_str().unwrap();
+    let address = uri.strip_prefix("nbd://").unwrap().trim_end_matches('/');
+    let dial = |_| TcpStream::connect(address).unwrap();
+    let strangers: Vec<TcpStream> = (0..300).map(dial).collect();
+    for _ in 0..5 {
+        is_well(&daemon);
+    }
+    let nbd = daemon.status()["nbd"].clone();
+    assert_eq!(nbd["connections_refused"], 0);
+    assert!(nbd["handshakes"].as_u64().unwrap() <= 100, "{nbd}");
+    // Each has its time, and no more.
+    until("the strangers' end", || {
+        daemon.status()["nbd"]["handshakes"] == 0
+    });
+    drop(strangers);
+    let log = daemon.stop();
+    assert!(log.lines().count() < 40, "{log}");
+    assert!(log.contains("more NBD connections were closed"), "{log}");
+}
+
+#[test]
+fn a_volume_becomes_a_virtual_machines_disk_and_an_export_again() {
+    let place = Place::usual();
+    let daemon = place.serve();
+    let is_export = || {
+        let mut info = tool("nbdinfo", "libnbd-bin");
+        let asked = info.args(["--size", &daemon.uri("vol")]).output();
+        asked.unwrap().status.success()
+    };
+    let is_disk = || place.path("vol.sock").exists();
+    assert!(is_export() && !is_disk());
+    let guest = USUAL.to_owned() + "[[listen]]\nvhost_user = \"$/vol.sock\"\n";
+    place.config(&guest);
+    run(&mut place.command("reload"));
+    assert!(is_disk() && !is_export());
+    place.config(USUAL);
+    run(&mut place.command("reload"));
+    assert!(is_export() && !is_disk());
+    // It goes with its door, from the file too.
+    place.config(&guest);
+    run(&mut place.command("reload"));
+    run(&mut place.command("volume remove vol"));
+    assert!(!is_disk() && !is_export());
+    let kept = fs::read_to_string(place.path("hotset.toml")).unwrap();
+    assert!(
+        !kept.contains("vol.sock") && kept.contains("/nbd\""),
+        "{kept}"
+    );
+    daemon.stop();
+    run(hotset().arg("check").arg(place.path("hotset.toml")));
+}

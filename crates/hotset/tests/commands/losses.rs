@@ -1,0 +1,498 @@
+//! Devices that die under load: a pool device, which costs hits, and an origin
+//! that comes back.
+
+use crate::common::{
+    Daemon, Place, Process, USUAL, copy_in, copy_out, faultless, fio, hotset, noise, refused, run,
+    tool, until,
+};
+
+#[test]
+fn a_pool_device_killed_under_load_costs_no_error() {
+    let place = Place::usual();
+    let mut server = tool("nbdkit", "nbdkit");
+    server
+        .args(["--foreground", "--unix"])
+        .arg(place.path("ram"));
+    server.args(["memory", "64M"]);
+    // Without the wrapper that would outlive a kill of nbdkit alone.
+    server.arg("--exit-with-parent");
+    let server = Process(server.spawn().unwrap());
+    until("nbdkit", || place.path("ram").exists());
+    let nbd = "nbd = \"nbd+unix:///?socket=$/ram\"";
+    let text = USUAL.replace("path = \"$/pool\"", nbd);
+    place.config(&text.replace("\"10s\"", "\"500ms\""));
+    let daemon = place.serve();
+    let options = [
+        "--rw=randwrite",
+        "--bsrange=4k-64k",
+        "--iodepth=8",
+        "--numjobs=4",
+        "--size=8m",
+        "--offset_increment=32m",
+        "--verify=crc32c",
+        "--verify_state_save=0",
+        "--verify_fatal=1",
+        "--time_based",
+        "--runtime=12",
+    ];
+    let stall_s = std::thread::scope(|scope| {
+        let uri = daemon.uri("vol");
+        let (place, options) = (&place, &options);
+        let load = scope.spawn(move || faultless(&fio(place, "load", &uri, options)));
+        until("hits", || daemon.count("blocks_hit") > 1000);
+        server.kill();
+        until("the ejection", || {
+            let status = daemon.status();
+            let state = status["pools"][0]["devices"][0]["state"].as_str().unwrap();
+            state.starts_with("ejected")
+        });
+        // The log is written once a second.
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        // Another takes its place while the load goes on.
+        run(&mut place.command("pool remove-device fast pool"));
+        let add = format!("pool add-device fast {} --name spare", place.text("pool"));
+        run(&mut place.command(&add));
+        let before = daemon.count("blocks_hit");
+        until("hits on the spare", || {
+            daemon.count("blocks_hit") > before + 100
+        });
+        load.join().unwrap()
+    });
+    let status = daemon.status();
+    assert_eq!(status["nbd"]["errors"], 0, "{}", status["nbd"]);
+    assert_eq!(status["pools"][0]["counters"]["devices_ejected"], 1);
+    println!("the longest request took {stall_s:.3} s");
+    let log = daemon.stop();
+    // What comes first: a hit that is late, or the refusal to connect again.
+    let said = [
+        "of pool fast is too slow and is gone round",
+        "was ejected from pool fast (gone)",
+    ];
+    assert!(said.iter().any(|said| log.contains(said)), "{log}");
+}
+
+/// Reads that an NBD origin owes while it is down are answered when it is back.
+#[test]
+fn an_nbd_origin_that_restarts_costs_no_read() {
+    let place = Place::usual();
+    let start = || {
+        let mut server = tool("nbdkit", "nbdkit");
+        server
+            .args(["--foreground", "--exit-with-parent", "--unix"])
+            .arg(place.path("san"));
+        server.arg("file").arg(place.path("origin"));
+        let server = Process(server.spawn().unwrap());
+        until("nbdkit", || place.path("san").exists());
+        server
+    };
+    let server = start();
+    place.config(&USUAL.replace("path = \"$/origin\"", "nbd = \"nbd+unix:///?socket=$/san\""));
+    let daemon = place.serve();
+    run(&mut place.command("volume set-mode vol pass-through"));
+    let options = [
+        "--rw=randread",
+        "--bs=4k",
+        "--iodepth=8",
+        "--size=64m",
+        "--time_based",
+        "--runtime=6",
+    ];
+    let reads = || daemon.status()["nbd"]["requests"].as_u64().unwrap();
+    let again = std::thread::scope(|scope| {
+        let (place, uri, options) = (&place, daemon.uri("vol"), &options);
+        let load = scope.spawn(move || faultless(&fio(place, "load", &uri, options)));
+        until("reads", || reads() > 1000);
+        server.kill();
+        std::fs::remove_file(place.path("san")).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let again = start();
+        let before = reads();
+        until("reads after the restart", || reads() > before + 1000);
+        load.join().unwrap();
+        again
+    });
+    assert_eq!(daemon.status()["nbd"]["errors"], 0);
+    daemon.stop();
+    drop(again);
+}
+
+#[test]
+fn an_origin_that_does_not_answer_is_left_when_the_daemon_ends() {
+    let place = Place::usual();
+    let mut server = tool("nbdkit", "nbdkit");
+    server
+        .args(["--foreground", "--unix"])
+        .arg(place.path("slow"));
+    server.args(["memory", "64M", "--filter=delay", "wdelay=1000"]);
+    server.arg("--exit-with-parent");
+    let server = Process(server.spawn().unwrap());
+    until("nbdkit", || place.path("slow").exists());
+    let text = USUAL.replace(
+        "path = \"$/origin\"",
+        "nbd = \"nbd+unix:///?socket=$/slow\"",
+    );
+    let limits = "state = \"$/state\"\ngrace = \"100ms\"\nstop = \"2s\"";
+    place.config(&text.replace("state = \"$/state\"", limits));
+    let mut daemon = place.serve();
+    std::fs::write(place.path("source"), [1; 4096]).unwrap();
+    let mut writer = tool("nbdcopy", "libnbd-bin");
+    writer.arg(place.path("source")).arg(daemon.uri("vol"));
+    let writer = Process(writer.spawn().unwrap());
+    until("the write", || daemon.count("writes") > 0);
+    daemon.process.signal(libc::SIGTERM);
+    let status = daemon.process.0.wait().unwrap();
+    assert_eq!(status.code(), Some(1));
+    let mut log = String::new();
+    let mut error = daemon.process.0.stderr.take().unwrap();
+    std::io::Read::read_to_string(&mut error, &mut log).unwrap();
+    assert!(
+        log.contains("volume vol may have lost writes: its origin origin has not answered for 2s"),
+        "{log}"
+    );
+    drop((writer, server));
+}
+
+/// A write-back volume whose origin can be stopped: nbdkit serves `$/origin`.
+const WRITE_BACK: &str = r#"
+[daemon]
+control = "$/control"
+state = "$/state"
+buffers = "64MiB"
+stop = "4s"
+[[device]]
+name = "origin"
+nbd = "nbd+unix:///?socket=$/slow"
+[[device]]
+name = "pool"
+path = "$/pool"
+[[device]]
+name = "log0"
+path = "$/log0"
+controller = "pcie0"
+[[device]]
+name = "log1"
+path = "$/log1"
+controller = "pcie1"
+[[pool]]
+name = "fast"
+devices = ["pool"]
+hit_latency_max = "10s"
+[[volume]]
+name = "vol"
+origin = "origin"
+pool = "fast"
+mode = "write-back"
+log = ["log0", "log1"]
+max_lag = "10min"
+[[listen]]
+unix = "$/nbd"
+"#;
+
+/// Its files, and the server of its origin.
+fn write_back() -> (Place, Process) {
+    let place = Place::new();
+    place.file("origin", 24);
+    place.file("pool", 16);
+    place.file("log0", 24);
+    place.file("log1", 24);
+    place.config(WRITE_BACK);
+    let mut server = tool("nbdkit", "nbdkit");
+    server.args(["--foreground", "--exit-with-parent", "--unix"]);
+    server.arg(place.path("slow")).arg("file");
+    server.arg(place.path("origin"));
+    // `timeout` passes on no SIGSTOP.
+    let words: Vec<_> = server.get_args().skip(1).map(ToOwned::to_owned).collect();
+    let mut server = std::process::Command::new(&words[0]);
+    let server = Process(server.args(&words[1..]).spawn().unwrap());
+    until("nbdkit", || place.path("slow").exists());
+    (place, server)
+}
+
+fn log_of(daemon: &Daemon<'_>) -> serde_json::Value {
+    daemon.status()["volumes"][0]["write_back"].clone()
+}
+
+fn owed(daemon: &Daemon<'_>) -> u64 {
+    log_of(daemon)["owed_bytes"].as_u64().unwrap()
+}
+
+/// Writes what the origin does not get, kills the daemon, and returns what the volume holds.
+fn owe(place: &Place, server: &Process) -> Vec<u8> {
+    let mut bytes = noise(1, 24 << 20);
+    std::fs::write(place.path("first"), &bytes).unwrap();
+    let daemon = place.serve();
+    copy_in(&place.path("first"), &daemon.uri("vol"));
+    until("the origin to have it", || owed(&daemon) == 0);
+    server.signal(libc::SIGSTOP);
+    let later = noise(2, 4 << 20);
+    std::fs::write(place.path("later"), &later).unwrap();
+    copy_in(&place.path("later"), &daemon.uri("vol"));
+    bytes[..later.len()].copy_from_slice(&later);
+    assert_eq!(log_of(&daemon)["copies"], 2);
+    assert!(owed(&daemon) >= 4 << 20, "{}", daemon.status());
+    daemon.process.kill();
+    bytes
+}
+
+#[test]
+fn what_a_log_answered_outlives_its_daemon_and_one_of_its_devices() {
+    let (place, server) = write_back();
+    let bytes = owe(&place, &server);
+    std::fs::remove_file(place.path("log0")).unwrap();
+    server.signal(libc::SIGCONT);
+    let daemon = place.serve();
+    assert_eq!(log_of(&daemon)["copies"], 1, "{}", daemon.status());
+    let held = copy_out(&daemon.uri("vol"), &place.path("out"));
+    assert!(held == bytes, "acknowledged bytes are lost");
+    until("the origin to have it", || owed(&daemon) == 0);
+    // With one copy alone the origin answers.
+    let last = noise(3, 1 << 20);
+    std::fs::write(place.path("last"), &last).unwrap();
+    copy_in(&place.path("last"), &daemon.uri("vol"));
+    let mut bytes = bytes;
+    bytes[..last.len()].copy_from_slice(&last);
+    let origin = std::fs::read(place.path("origin")).unwrap();
+    assert!(origin == bytes, "the origin lacks what it was to answer");
+    let said = daemon.stop();
+    assert!(
+        said.contains("the log of volume vol goes without log0"),
+        "{said}"
+    );
+    // Another takes its place; the one that was away meanwhile is not trusted.
+    place.file("log0", 24);
+    let daemon = place.serve();
+    assert_eq!(log_of(&daemon)["copies"], 2);
+    let held = copy_out(&daemon.uri("vol"), &place.path("out"));
+    assert!(held == bytes, "acknowledged bytes are lost");
+    daemon.stop();
+}
+
+#[test]
+fn a_log_that_keeps_no_order_outlives_its_daemon_and_says_what_it_does_not_promise() {
+    let (place, server) = write_back();
+    let coalesced = "write_back = \"coalesced\"\nmax_lag = \"8s\"";
+    let config = place.config(&WRITE_BACK.replace("max_lag = \"10min\"", coalesced));
+    let unpromised = "nothing is promised of origin";
+    let printed = run(hotset().arg("check").arg(config));
+    assert!(printed.contains(unpromised), "{printed}");
+    let bytes = owe(&place, &server);
+    server.signal(libc::SIGCONT);
+    let daemon = place.serve();
+    assert_eq!(log_of(&daemon)["order"], "coalesced");
+    let held = copy_out(&daemon.uri("vol"), &place.path("out"));
+    assert!(held == bytes, "acknowledged bytes are lost");
+    until("the origin to have it", || owed(&daemon) == 0);
+    let origin = std::fs::read(place.path("origin")).unwrap();
+    assert!(origin == bytes, "the origin lacks what it was given");
+    let said = daemon.stop();
+    assert!(said.contains(unpromised), "{said}");
+}
+
+#[test]
+fn what_owes_something_is_served_by_its_log_or_not_at_all() {
+    let (place, server) = write_back();
+    let bytes = owe(&place, &server);
+    server.signal(libc::SIGCONT);
+    let logs = || ["log0", "log1"].map(|log| std::fs::read(place.path(log)).unwrap());
+    let before = logs();
+    let serve = || {
+        let mut command = hotset();
+        command.arg("serve").arg("--config");
+        command.arg(place.path("hotset.toml"));
+        command
+    };
+    let config = |text: &str| drop(place.config(text));
+    // Not configured, or as another mode.
+    let begin = WRITE_BACK.find("[[volume]]").unwrap();
+    let end = WRITE_BACK.find("[[listen]]").unwrap();
+    config(&(WRITE_BACK[..begin].to_owned() + &WRITE_BACK[end..]));
+    let why = "volume vol may owe something to its origin, which is on log0 and log1";
+    refused(&mut serve(), 1, &[why, "vol.log", "--rewind"]);
+    config(&WRITE_BACK.replace("mode = \"write-back\"", ""));
+    refused(&mut serve(), 1, &[why]);
+    // Its log as a pool's device.
+    config(&WRITE_BACK.replace("$/pool\"", "$/log0\"").replacen(
+        "path = \"$/log0\"\ncontroller",
+        "path = \"$/other\"\ncontroller",
+        1,
+    ));
+    refused(&mut serve(), 1, &["the log of a write-back volume"]);
+    let mut format = hotset();
+    format
+        .args(["pool", "format", "--yes"])
+        .arg(place.path("log1"));
+    refused(&mut format, 1, &["vol may owe its origin", "--keep"]);
+    config(WRITE_BACK);
+    // Both devices away, or one and the file that would say whether the other is current.
+    let away = |name: &str| place.path(&format!("{name}.away"));
+    let take = |name: &str| std::fs::rename(place.path(name), away(name)).unwrap();
+    let give = |name: &str| std::fs::rename(away(name), place.path(name)).unwrap();
+    let waits = |why: &str| {
+        let daemon = place.serve();
+        let status = daemon.status();
+        assert!(status["volumes"].as_array().unwrap().is_empty());
+        let said = status["waiting"][0]["why"].as_str().unwrap().to_owned();
+        assert!(said.contains(why), "{said}");
+        let remove = "volume remove vol --temporary";
+        refused(&mut place.command(remove), 1, &["may owe something"]);
+        daemon.stop();
+    };
+    take("log0");
+    take("log1");
+    waits("what its origin does not have yet is on log0 and log1");
+    give("log0");
+    take("state/vol.log");
+    waits("log1 may have what its origin does not have");
+    give("state/vol.log");
+    give("log1");
+    // Another origin.
+    std::fs::copy(place.path("origin"), place.path("other")).unwrap();
+    config(&WRITE_BACK.replace("nbd = \"nbd+unix:///?socket=$/slow\"", "path = \"$/other\""));
+    waits("this is another device");
+    let other = std::fs::read(place.path("other")).unwrap();
+    assert!(
+        other[..4 << 20] != bytes[..4 << 20],
+        "it got what the log owes"
+    );
+    config(WRITE_BACK);
+    assert!(logs() == before, "something was written to a log");
+    let daemon = place.serve();
+    let held = copy_out(&daemon.uri("vol"), &place.path("out"));
+    assert!(held == bytes, "acknowledged bytes are lost");
+    // Given up by a change of mode, once nothing is owed.
+    run(&mut place.command("volume set-mode vol write-through --temporary"));
+    assert!(log_of(&daemon).is_null());
+    assert!(std::fs::read(place.path("origin")).unwrap() == bytes);
+    daemon.stop();
+    config(&WRITE_BACK.replace("mode = \"write-back\"", ""));
+    place.serve().stop();
+}
+
+/// A journaled volume whose log is lost: reported without a change, and given up by a command.
+#[test]
+fn a_log_that_is_lost_is_given_up_and_its_journal_replayed() {
+    let (place, server) = write_back();
+    place.file("hdd9", 24);
+    let journal = "[[device]]\nname = \"hdd9\"\npath = \"$/hdd9\"\ncontroller = \"sas0\"\n[[pool]]";
+    let journaled = "write_back = \"journaled\"\njournal = \"hdd9\"\nmax_lag = \"8s\"";
+    let text = WRITE_BACK.replace("max_lag = \"10min\"", journaled);
+    let config = place.config(&text.replace("[[pool]]", journal));
+    let recover = |more: &[&str]| {
+        let mut command = hotset();
+        command.args(["pool", "recover", "--config"]).arg(&config);
+        command.arg("vol").args(more);
+        command
+    };
+    owe(&place, &server);
+    server.signal(libc::SIGCONT);
+    let said = run(&mut recover(&[]));
+    let expected = ["log0: a copy that counts", "`hotset serve` carries it out"];
+    assert!(expected.iter().all(|text| said.contains(text)), "{said}");
+    let daemon = place.serve();
+    refused(&mut recover(&[]), 1, &["a daemon runs"]);
+    daemon.process.kill();
+    for log in ["log0", "log1"] {
+        std::fs::remove_file(place.path(log)).unwrap();
+    }
+    let origin = || std::fs::read(place.path("origin")).unwrap();
+    let (before, journal) = (origin(), std::fs::read(place.path("hdd9")).unwrap());
+    let said = run(&mut recover(&[]));
+    let expected = ["log1: cannot be used", "what vol owes origin is lost"];
+    assert!(expected.iter().all(|text| said.contains(text)), "{said}");
+    assert!(origin() == before && std::fs::read(place.path("hdd9")).unwrap() == journal);
+    assert!(place.path("state/vol.log").exists());
+    let mut format = hotset();
+    format
+        .args(["pool", "format", "--yes"])
+        .arg(place.path("hdd9"));
+    refused(
+        &mut format,
+        1,
+        &["the journal of volume vol", "pool recover"],
+    );
+    // Another log does not begin in its place.
+    place.file("log0", 24);
+    place.file("log1", 24);
+    let daemon = place.serve();
+    let why = daemon.status()["waiting"][0]["why"].clone();
+    assert!(
+        why.as_str().unwrap().contains("is on log0 and log1"),
+        "{why}"
+    );
+    daemon.stop();
+    let said = run(&mut recover(&["--rewind"]));
+    assert!(said.contains("an earlier state"), "{said}");
+    let bytes = origin();
+    let daemon = place.serve();
+    assert_eq!(log_of(&daemon)["order"], "journaled", "{}", daemon.status());
+    let held = copy_out(&daemon.uri("vol"), &place.path("out"));
+    assert!(held == bytes, "it is not what its origin was");
+    daemon.stop();
+}
+
+/// The log of a volume that the daemon does not serve, since nothing says that its one device is
+/// current: written elsewhere, and then carried out, by a command.
+#[test]
+fn what_is_owed_is_carried_out_by_a_command_or_written_elsewhere() {
+    let (place, server) = write_back();
+    let bytes = owe(&place, &server);
+    server.signal(libc::SIGCONT);
+    for lost in ["log1", "state/vol.log"] {
+        std::fs::remove_file(place.path(lost)).unwrap();
+    }
+    let recover = |more: &[&str]| {
+        let mut command = hotset();
+        command.args(["pool", "recover", "--config"]);
+        command.arg(place.path("hotset.toml")).arg("vol").args(more);
+        command
+    };
+    let doubt = "log1 may have what its origin does not have";
+    let daemon = place.serve();
+    let why = daemon.status()["waiting"][0]["why"].clone();
+    let why = why.as_str().unwrap();
+    let named = [doubt, "`hotset pool recover vol`", "`--keep`", "`--rewind`"];
+    assert!(named.iter().all(|text| why.contains(text)), "{why}");
+    refused(&mut recover(&["--keep"]), 1, &["a daemon runs"]);
+    daemon.stop();
+
+    let files = ["origin", "log0", "pool", "state/vol.log"];
+    let all = || files.map(|name| std::fs::read(place.path(name)).unwrap());
+    let before = all();
+    let said = run(&mut recover(&["--check"]));
+    let expected = [doubt, "vol owes origin 4 MiB", "`--keep` carries it out"];
+    assert!(expected.iter().all(|text| said.contains(text)), "{said}");
+    assert_eq!(said, run(&mut recover(&[])));
+    refused(&mut recover(&["--keep", "--rewind"]), 2, &["--rewind"]);
+    let image = place.text("image");
+    refused(&mut recover(&["--to", &image]), 2, &["give `--keep`"]);
+    let to = |path: &str| recover(&["--keep", "--to", &place.text(path)]);
+    std::os::unix::fs::symlink(place.path("log0"), place.path("link")).unwrap();
+    refused(&mut to("link"), 1, &["is log0 of the configuration"]);
+    refused(&mut to("pool"), 1, &["is pool of the configuration"]);
+    refused(&mut to("later"), 1, &["has 4 MiB, and the origin 24 MiB"]);
+    refused(&mut to("first"), 1, &["holds"]);
+    refused(&mut to("none/image"), 1, &["cannot be made"]);
+    let rewind = ["--rewind", "--to", &image];
+    refused(&mut recover(&rewind), 1, &["copy origin as it is"]);
+    std::fs::rename(place.path("log0"), place.path("away")).unwrap();
+    let nothing = "nothing can be carried out: nothing says that vol owes";
+    refused(&mut to("image"), 1, &[nothing]);
+    std::fs::rename(place.path("away"), place.path("log0")).unwrap();
+    assert!(!place.path("image").exists());
+    let said = run(&mut to("image"));
+    assert!(said.contains("the 4 MiB that vol owes it"), "{said}");
+    let written = std::fs::read(place.path("image")).unwrap();
+    assert!(written == bytes, "the image lacks something");
+    assert!(all() == before, "something else was changed");
+
+    let said = run(&mut recover(&["--keep"]));
+    assert!(said.contains("4 MiB that vol owed it"), "{said}");
+    let origin = || std::fs::read(place.path("origin")).unwrap();
+    assert!(origin() == bytes, "the origin lacks something");
+    place.file("log1", 24);
+    let daemon = place.serve();
+    assert_eq!(log_of(&daemon)["copies"], 2, "{}", daemon.status());
+    let held = copy_out(&daemon.uri("vol"), &place.path("out"));
+    assert!(held == bytes, "acknowledged bytes are lost");
+    daemon.stop();
+}

@@ -1,0 +1,33 @@
+//! The command, its daemon and its page, by the clients that people have.
+
+mod absence;
+mod advice;
+mod array_input;
+mod arrays;
+mod bad_input;
+mod clients;
+#[path = "../common/mod.rs"]
+mod common;
+mod descriptors;
+mod documents;
+mod doors;
+mod drill;
+mod ext4;
+mod jobs;
+mod lasting;
+mod limits;
+mod losses;
+mod operations;
+mod page;
+mod pools;
+mod reload;
+mod restart;
+mod snapshot;
+mod top;
+mod trace;
+mod troubles;
+mod walk;
+mod watching;
+mod web;
+mod web_abuse;
+mod write_back_advice;

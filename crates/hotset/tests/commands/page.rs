@@ -1,0 +1,390 @@
+//! The page in a real browser: Debian's Chromium, driven by its own driver.
+
+use crate::common::browser::Browser;
+use crate::common::site::Site;
+use crate::common::{Place, Process, USUAL, noise, tool, until};
+use serde_json::json;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// A slow disk, an SSD, and no pool.
+const NO_POOL: &str = r#"
+[daemon]
+control = "$/control"
+state = "$/state"
+buffers = "64MiB"
+[[device]]
+name = "archive"
+path = "$/origin"
+model = "ST3500320AS"
+[[device]]
+name = "ssd0"
+path = "$/pool"
+[[listen]]
+unix = "$/nbd"
+"#;
+
+/// A pool without a device, a slow disk and two SSDs that nothing uses, and a mirror.
+const BARE: &str = r#"
+[daemon]
+control = "$/control"
+state = "$/state"
+buffers = "64MiB"
+[[device]]
+name = "archive"
+path = "$/origin"
+model = "ST3500320AS"
+[[device]]
+name = "ssd0"
+path = "$/pool"
+controller = "pcie0"
+[[device]]
+name = "left"
+path = "$/left"
+model = "ST3500320AS"
+[[device]]
+name = "right"
+path = "$/right"
+[[array]]
+name = "mirror"
+level = "raid1"
+members = ["left", "right"]
+[[pool]]
+name = "fast"
+devices = []
+hit_latency_max = "10s"
+[[volume]]
+name = "kept"
+origin = "mirror"
+pool = "fast"
+mode = "pass-through"
+[[listen]]
+unix = "$/nbd"
+"#;
+
+fn bare() -> Place {
+    let place = Place::new();
+    place.file("pool", 64);
+    // As large as to be scrubbed for some seconds.
+    place.file("left", 512);
+    place.file("right", 512);
+    fs::write(place.path("origin"), noise(1, 64 << 20)).unwrap();
+    let config = place.config(BARE);
+    crate::common::run(
+        crate::common::hotset()
+            .args(["array", "create", "--config"])
+            .arg(config)
+            .args(["mirror", "--yes"]),
+    );
+    place
+}
+
+/// Reads some of a volume again and again until stopped.
+fn readers(place: &Place, volume: &str) -> Process {
+    let mut command = Command::new("fio");
+    command
+        .current_dir(place.dir.path())
+        .args([
+            "--name=readers",
+            "--ioengine=nbd",
+            "--thread",
+            "--rw=randread",
+            "--bs=64k",
+        ])
+        .args(["--iodepth=4", "--size=16m", "--time_based", "--runtime=600"])
+        .arg(format!("--uri={}", place.uri(volume)))
+        .stdout(Stdio::null());
+    Process(command.spawn().unwrap())
+}
+
+/// Chooses `archive` to be cached on `ssd0`.
+fn set_up(browser: &mut Browser) {
+    let choice = |name: &str, kind: &str| {
+        format!("//label[.//strong[text()='{name}']]/input[@type='{kind}']")
+    };
+    browser.click("//nav//a[text()='Set up']");
+    browser.click(&choice("archive", "radio"));
+    browser.click(&choice("ssd0", "checkbox"));
+}
+
+/// Watches the hit ratio of the last second until everything hits; before that it was less.
+fn rises(browser: &Browser) {
+    let mut seen: Vec<f64> = Vec::new();
+    until("the hit ratio to rise", || {
+        let text = browser.shows("#hit-ratio", "");
+        // There is none while nothing is read.
+        seen.extend(text.trim_end_matches('%').parse::<f64>());
+        seen.last() == Some(&100.0)
+    });
+    assert!(seen[0] < 100.0, "everything hit from the first: {seen:?}");
+}
+
+#[test]
+fn six_clicks_lead_from_the_first_page_to_a_cached_volume_that_can_be_watched_and_steered() {
+    let place = bare();
+    let daemon = place.serve();
+    let site = Site::start(&place);
+    {
+        let mut browser = Browser::start();
+        browser.sign_in(&site);
+
+        browser.clicks = 0;
+        set_up(&mut browser);
+        browser.button("Serve it");
+        browser.shows("h1", "Volume archive");
+        assert!(browser.clicks <= 6, "{} clicks", browser.clicks);
+        let status = daemon.status();
+        assert_eq!(status["volumes"][0]["name"], "archive");
+        assert_eq!(status["volumes"][0]["mode"], "write-through");
+        assert_eq!(status["pools"][0]["devices"][0]["name"], "ssd0");
+
+        let load = readers(&place, "archive");
+        rises(&browser);
+        browser.shows("table", "Took at most");
+        browser.shows("#measured", "Beyond that (dashed");
+        browser.shows("#doubling", "points of hit ratio");
+        browser.shows(".warnings", "was observed for");
+        browser.pictures("volume");
+
+        browser.clicks = 0;
+        browser.button("Turn caching off");
+        browser.shows("h1 .state", "pass-through");
+        browser.button("Turn caching on");
+        browser.shows("h1 .state", "write-through");
+        assert_eq!(browser.clicks, 2);
+
+        browser.click("//nav//a[text()='Overview']");
+        browser.shows(".hits", "100.0%");
+        browser.pictures("overview");
+        // An SSD is taken out and put back, and so is a member of the mirror.
+        browser.click("//nav//a[text()='Pools']");
+        browser.click("//section[@aria-label='Pool fast']//button[text()='Take out']");
+        browser.shows(".banner.bad", "Pool fast has no device.");
+        let field = "//section[@aria-label='Pool fast']//input[contains(@placeholder,'name')]";
+        browser.write(field, "ssd0");
+        browser.click("//section[@aria-label='Pool fast']//button[text()='Add']");
+        browser.shows("section[aria-label='Pool fast'] .state", "online");
+        browser.click("(//section[@aria-label='Array mirror']//button[text()='Take out'])[2]");
+        browser.shows(".banner.bad", "Array mirror is degraded");
+        browser.pictures("pools");
+        let field = "//section[@aria-label='Array mirror']//input[contains(@placeholder,'name')]";
+        browser.write(field, "right");
+        browser.click("//section[@aria-label='Array mirror']//input[@type='checkbox']");
+        browser.click("//section[@aria-label='Array mirror']//button[text()='Add']");
+        browser.shows("section[aria-label='Array mirror'] p .state", "healthy");
+        browser.click("//section[@aria-label='Array mirror']//button[text()='Scrub']");
+        browser.shows("section[aria-label='Jobs'] th", "scrub:mirror");
+        browser.click("//section[@aria-label='Jobs']//button[text()='Cancel']");
+        browser.shows("section[aria-label='Jobs'] .state", "cancelled");
+        browser.pictures("jobs");
+
+        browser.click("//nav//a[text()='Events']");
+        browser.shows("td", "is degraded");
+        browser.shows("td", "is healthy");
+        browser.pictures("events");
+        drop(load);
+    }
+    daemon.stop();
+}
+
+#[test]
+fn six_clicks_are_enough_where_there_is_no_pool_yet() {
+    let place = Place::new();
+    place.file("pool", 64);
+    fs::write(place.path("origin"), noise(1, 64 << 20)).unwrap();
+    place.config(NO_POOL);
+    let daemon = place.serve();
+    let site = Site::start(&place);
+    {
+        let mut browser = Browser::start();
+        browser.sign_in(&site);
+        browser.clicks = 0;
+        set_up(&mut browser);
+        browser.pictures("setup");
+        browser.button("Serve it");
+        browser.shows("h1", "Volume archive");
+        assert!(browser.clicks <= 6, "{} clicks", browser.clicks);
+        let load = readers(&place, "archive");
+        rises(&browser);
+        drop(load);
+    }
+    let status = daemon.status();
+    assert_eq!(status["pools"][0]["name"], "cache");
+    assert_eq!(status["pools"][0]["devices"][0]["name"], "ssd0");
+    assert_eq!(status["volumes"][0]["pool"], "cache");
+    daemon.stop();
+    // It is so after a restart.
+    let daemon = place.serve();
+    assert_eq!(daemon.status()["volumes"][0]["pool"], "cache");
+    daemon.stop();
+}
+
+#[test]
+fn names_with_markup_in_them_are_shown_as_text_and_refusals_are_shown() {
+    let place = bare();
+    let daemon = place.serve();
+    let site = Site::start(&place);
+    let markup =
+        "<img src=x onerror=document.title='broken'><script>document.title='broken'</script>";
+    let nbd = format!(
+        "nbd+unix:///{}?socket={}",
+        "%3Cscript%3Ealert(1)%3C%2Fscript%3E",
+        place.text("none")
+    );
+    {
+        let mut browser = Browser::start();
+        browser.sign_in(&site);
+        browser.click("//nav//a[text()='Set up']");
+        for text in [format!("/{markup}"), nbd] {
+            browser.write("//input[starts-with(@placeholder,'/path')]", &text);
+            browser.button("Add to the list");
+            browser.shows("label.choice strong", &text);
+        }
+        let last = "(//section[@aria-label='1. The slow device']//label[contains(@class,'choice')])[last()]/input";
+        browser.click(last);
+        browser.click("//label[.//strong[text()='ssd0']]/input[@type='checkbox']");
+        browser.button("Serve it");
+        let shown = browser.shows("[role=alert]", "cannot connect");
+        assert!(shown.contains("Dismiss"), "{shown}");
+        browser.open(&format!("{}/#/volume/{}", site.origin, "%3Cscript%3E"));
+        browser.shows("p", "No volume is named <script>");
+        let title = browser.run("return document.title", &[]);
+        assert_eq!(title, "hotset");
+        let injected = browser.run(
+            "return document.querySelectorAll('script:not([src]), img').length",
+            &[],
+        );
+        assert_eq!(injected, 0);
+    }
+    // The SSD was added before the volume was refused.
+    until("the pool to have its device", || {
+        daemon.status()["pools"][0]["devices"][0]["name"] == "ssd0"
+    });
+    daemon.stop();
+}
+
+/// Notes at which message of a live stream a loss is said, and when the page shows it.
+const WATCH: &str = r#"
+    window.seen = { messages: 0, said: null, shown: null };
+    const source = new EventSource("/api/v1/live");
+    source.addEventListener("status", (event) => {
+        seen.messages += 1;
+        if (event.data.includes('"ejected')) seen.said ??= seen.messages;
+    });
+    const look = () => {
+        const state = document.querySelector("section[aria-label='Pool fast'] .state");
+        if (state?.textContent.startsWith("ejected")) seen.shown ??= seen.messages;
+    };
+    new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true });
+"#;
+
+#[test]
+fn an_ssd_that_is_lost_is_seen_at_once_and_comes_back() {
+    let place = Place::usual();
+    let start = || {
+        let mut server = tool("nbdkit", "nbdkit");
+        server
+            .args(["--foreground", "--exit-with-parent", "--unix"])
+            .arg(place.path("ram"))
+            .args(["memory", "64M"]);
+        let server = Process(server.spawn().unwrap());
+        until("nbdkit", || place.path("ram").exists());
+        server
+    };
+    let server = start();
+    let nbd = "nbd = \"nbd+unix:///?socket=$/ram\"";
+    let text = USUAL.replace("path = \"$/pool\"", nbd);
+    place.config(&text.replace("\"10s\"", "\"500ms\""));
+    let daemon = place.serve();
+    let site = Site::start(&place);
+    {
+        let mut browser = Browser::start();
+        browser.sign_in(&site);
+        let load = readers(&place, "vol");
+        browser.click("//nav//a[text()='Pools']");
+        browser.shows("section[aria-label='Pool fast'] .state", "online");
+        until("hits", || daemon.count("blocks_hit") > 1000);
+        browser.run(WATCH, &[]);
+        server.kill();
+        fs::remove_file(place.path("ram")).unwrap();
+        browser.shows("section[aria-label='Pool fast'] .state", "ejected");
+        // It is shown with the message that says it, or the page's own message before or after:
+        // there is one a second. What the test has left on the page is still there.
+        until("the message", || {
+            browser.run("return seen.said", &[]).is_u64()
+        });
+        let seen = browser.run("return seen", &[]);
+        let [said, shown] = ["said", "shown"].map(|when| seen[when].as_i64().unwrap());
+        assert!((said - shown).abs() <= 1, "{seen}");
+        println!("an SSD's loss, by messages of the live stream: {seen}");
+        browser.shows(".banner.bad", "hotset pool readmit fast pool");
+        browser.pictures("loss");
+
+        let again = start();
+        browser.click("//section[@aria-label='Pool fast']//button[text()='Take out']");
+        browser.shows(".banner.bad", "has no device");
+        let field = "//section[@aria-label='Pool fast']//input[contains(@placeholder,'name')]";
+        browser.write(field, "pool");
+        browser.click("//section[@aria-label='Pool fast']//button[text()='Add']");
+        browser.shows("section[aria-label='Pool fast'] .state", "online");
+        let before = daemon.count("blocks_hit");
+        until("hits", || daemon.count("blocks_hit") > before + 1000);
+        browser.click("//nav//a[text()='Events']");
+        browser.shows("td", "device pool of pool fast");
+        browser.shows("td", "is online");
+        drop(load);
+        assert_eq!(daemon.status()["nbd"]["errors"], 0);
+        daemon.stop();
+        drop(again);
+    }
+}
+
+#[test]
+fn the_page_is_small_and_accessible() {
+    let place = bare();
+    let daemon = place.serve();
+    let site = Site::start(&place);
+    {
+        let mut browser = Browser::start();
+        browser.open(&site.origin);
+        browser.shows("button", "Sign in");
+        let loaded = "const all = performance.getEntriesByType('resource');\
+                      const [page] = performance.getEntriesByType('navigation');\
+                      return [page, ...all].reduce((sum, entry) => sum + entry.transferSize, 0);";
+        let loaded = browser.run(loaded, &[]).as_u64().unwrap();
+        assert!(loaded < 300 << 10, "{loaded} bytes were loaded");
+        let axe = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+            .join("../../web/node_modules/axe-core/axe.min.js");
+        let Ok(axe) = fs::read_to_string(axe) else {
+            eprintln!("skipped: axe is looked for in web/node_modules, which `make page` installs");
+            return;
+        };
+        browser.sign_in(&site);
+        for view in ["", "setup", "pools", "events", "volume/kept"] {
+            browser.run(
+                "location.hash = arguments[0]",
+                &[json!(format!("#/{view}"))],
+            );
+            sleep(Duration::from_secs(2));
+            browser.run(&axe, &[]);
+            let serious = "const done = arguments[arguments.length - 1];\
+                           axe.run().then((found) => done(found.violations.filter((one) =>\
+                           ['serious', 'critical'].includes(one.impact)).map((one) => one.id + ': ' +\
+                           one.nodes.map((node) => node.html).join(' '))))";
+            let serious = browser.run_async(serious);
+            assert_eq!(serious, json!([]), "in the view {view:?}");
+            // A canary: what has no name is found.
+            let spoilt = "document.querySelector('main').insertAdjacentHTML('beforeend', '<button id=canary></button>')";
+            browser.run(spoilt, &[]);
+            let found = browser.run_async(
+                "const done = arguments[arguments.length - 1]; axe.run('#canary').then((r) => done(r.violations.length))",
+            );
+            assert!(found.as_u64() > Some(0));
+            browser.run("document.querySelector('#canary').remove()", &[]);
+        }
+    }
+    daemon.stop();
+}

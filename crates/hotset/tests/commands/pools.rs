@@ -1,0 +1,155 @@
+//! Pools that come and go while a daemon serves clients.
+
+use crate::common::{Place, copy_in, copy_out, noise, refused, run, tool};
+use std::fs;
+
+/// A daemon that has nothing yet.
+const NOTHING: &str = r#"
+[daemon]
+control = "$/control"
+state = "$/state"
+buffers = "64MiB"
+[[listen]]
+unix = "$/nbd"
+"#;
+
+fn nothing() -> Place {
+    let place = Place::new();
+    place.config(NOTHING);
+    for (name, mib) in [("origin", 64), ("ssd0", 64), ("ssd1", 64)] {
+        place.file(name, mib);
+    }
+    place
+}
+
+fn written(place: &Place) -> String {
+    fs::read_to_string(place.path("hotset.toml")).unwrap()
+}
+
+#[test]
+fn a_pool_is_made_is_kept_over_a_restart_and_goes_without_one() {
+    let place = nothing();
+    let daemon = place.serve();
+    let (ssd0, ssd1) = (place.text("ssd0"), place.text("ssd1"));
+    let add = format!("pool add cache {ssd0} {ssd1} --line-size 32KiB --policy lru");
+    run(&mut place.command(&add));
+    let status = daemon.status();
+    assert_eq!(status["pools"][0]["name"], "cache");
+    assert_eq!(status["pools"][0]["line_bytes"], 32 << 10);
+    assert_eq!(status["pools"][0]["policy"], "lru");
+    assert_eq!(status["pools"][0]["devices"].as_array().unwrap().len(), 2);
+    refused(
+        &mut place.command(&add),
+        1,
+        &["a second pool is named cache", "each its own name"],
+    );
+
+    let origin = place.text("origin");
+    run(&mut place.command(&format!("volume add vol --origin {origin} --pool cache")));
+    let image = place.path("image");
+    fs::write(&image, noise(1, 8 << 20)).unwrap();
+    copy_in(&image, &place.uri("vol"));
+    let read = || copy_out(&place.uri("vol"), &place.path("copy"));
+    assert_eq!(read()[..8 << 20], noise(1, 8 << 20));
+    daemon.stop();
+
+    let daemon = place.serve();
+    assert_eq!(read()[..8 << 20], noise(1, 8 << 20));
+    let before = daemon.count("blocks_hit");
+    read();
+    assert!(daemon.count("blocks_hit") > before);
+    refused(
+        &mut place.command("pool remove cache"),
+        1,
+        &["volume vol is cached in pool cache", "remove that first"],
+    );
+    run(&mut place.command("volume remove vol"));
+    run(&mut place.command("pool remove cache"));
+    assert_eq!(daemon.status()["pools"].as_array().unwrap().len(), 0);
+    assert!(!written(&place).contains("[[pool]]"));
+    // What others write meanwhile is never served from what the pool held.
+    fs::write(place.path("origin"), noise(2, 64 << 20)).unwrap();
+    run(&mut place.command("pool add cache ssd0 ssd1"));
+    run(&mut place.command("volume add vol --origin origin --pool cache"));
+    assert_eq!(read(), noise(2, 64 << 20));
+    assert_eq!(daemon.status()["nbd"]["errors"], 0);
+    daemon.stop();
+}
+
+#[test]
+fn a_pool_that_cannot_have_all_its_devices_is_not_made() {
+    let place = nothing();
+    place.file("ext4", 64);
+    run(tool("mkfs.ext4", "e2fsprogs")
+        .arg("-q")
+        .arg(place.path("ext4")));
+    let daemon = place.serve();
+    let before = written(&place);
+    let (ssd, ext4, none) = (place.text("ssd0"), place.text("ext4"), place.text("none"));
+    for (devices, why) in [
+        (format!("{ssd} {ext4}"), "ext"),
+        (format!("{ssd} {none}"), "does not exist"),
+        (format!("{ssd} {ssd}"), "give each its own device"),
+        (format!("{ssd} unheard-of"), "unheard-of"),
+        (format!("{ssd} --line-size 5KiB"), "line"),
+        (format!("{ssd} --policy best"), "policy"),
+    ] {
+        refused(
+            &mut place.command(&format!("pool add cache {devices}")),
+            1,
+            &[why],
+        );
+        assert_eq!(written(&place), before, "{devices}");
+        assert_eq!(daemon.status()["pools"].as_array().unwrap().len(), 0);
+        let untouched = fs::read(place.path("ssd0")).unwrap();
+        assert!(untouched.iter().all(|byte| *byte == 0), "{devices}");
+    }
+    run(&mut place.command(&format!("pool add cache {ssd}")));
+    refused(
+        &mut place.command(&format!("pool add other {ssd}")),
+        1,
+        &["pool other uses device ssd0, which pool cache uses"],
+    );
+    daemon.stop();
+}
+
+#[test]
+fn pools_of_a_changed_file_come_and_go() {
+    let place = nothing();
+    let daemon = place.serve();
+    let pool = |name: &str, ssd: &str, volume: &str| {
+        format!(
+            "{NOTHING}[[device]]\nname = \"disk\"\npath = \"$/origin\"\n\
+             [[device]]\nname = \"{ssd}\"\npath = \"$/{ssd}\"\n\
+             [[pool]]\nname = \"{name}\"\ndevices = [\"{ssd}\"]\n{volume}"
+        )
+    };
+    let volume = "[[volume]]\nname = \"vol\"\norigin = \"disk\"\npool = \"first\"\n";
+    place.config(&pool("first", "ssd0", volume));
+    let said = run(&mut place.command("reload"));
+    assert!(
+        said.contains("pool first is added\n") && said.contains("4 changes made"),
+        "{said}"
+    );
+    assert_eq!(daemon.status()["volumes"][0]["pool"], "first");
+    place.config(&pool("second", "ssd1", ""));
+    let said = run(&mut place.command("reload"));
+    assert!(
+        said.contains("pool first is removed\n") && said.contains("pool second is added\n"),
+        "{said}"
+    );
+    let status = daemon.status();
+    assert_eq!(status["pools"].as_array().unwrap().len(), 1);
+    assert_eq!(status["pools"][0]["devices"][0]["name"], "ssd1");
+    // A volume cannot change its pool without its clients: that is said before anything is done.
+    place.config(&pool("first", "ssd0", volume));
+    run(&mut place.command("reload"));
+    place.config(&pool("second", "ssd1", volume).replace("pool = \"first\"", "pool = \"second\""));
+    refused(
+        &mut place.command("reload"),
+        1,
+        &["needs a restart", "nothing was changed"],
+    );
+    assert_eq!(daemon.status()["pools"][0]["name"], "first");
+    daemon.stop();
+}

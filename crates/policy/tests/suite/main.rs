@@ -1,0 +1,5 @@
+//! The policies by their contract, and by hand.
+
+mod behaviour;
+mod conformance;
+mod restart;

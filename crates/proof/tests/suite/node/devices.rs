@@ -1,0 +1,186 @@
+//! Pool devices that are late, origins that fail, and memory that does not suffice, on a node in
+//! virtual time.
+
+use block::{Env, Geometry, Nanos, Sectors};
+use control::protocol::{NamedOrNew, Request};
+use control::trouble::Kind;
+use node::Event;
+use shard::Local;
+use sim::{DiskSpec, Outcome, Sim, SimDriver, World};
+use simnode::{Client, Direct, Machine, Running, SimPlatform, run_alone};
+use std::rc::Rc;
+
+const CONFIG: &str = r#"
+[[device]]
+name = "disk"
+path = "/disk"
+[[device]]
+name = "ssd"
+path = "/ssd"
+[[device]]
+name = "other"
+path = "/other"
+[[pool]]
+name = "fast"
+devices = ["ssd"]
+[[volume]]
+name = "data"
+origin = "disk"
+pool = "fast"
+"#;
+const LINE: u64 = 64 << 10;
+const LINES: u64 = 16;
+
+struct Bench {
+    env: Env,
+    machine: Rc<Machine>,
+    node: Running,
+    client: Client,
+}
+
+fn run(test: impl AsyncFnOnce(&Bench) + 'static) {
+    let mut problems = Vec::new();
+    let config = control::config::parse(CONFIG, &mut problems);
+    assert!(problems.is_empty(), "{problems:?}");
+    let mut world = World::new(1);
+    let machine = Machine::new(&mut world, &config, |device| {
+        let name = device.name.value.as_str();
+        let geometry = Geometry::new(name, Sectors::from_mib(32), Sectors(1));
+        Ok(DiskSpec::new(geometry))
+    });
+    let machine = machine.expect("sound disks");
+    let mut sim = Sim::new(world).pool_bytes(64 << 20);
+    let (outcome, _) = run_alone(&mut sim, async move |local: Local<SimDriver>| {
+        let (env, platform) = (local.env(), SimPlatform::new(machine.clone(), local));
+        let direct = Direct::new(env.clone());
+        let node = Running::start(&config, platform, direct.clone()).await;
+        let node = node.expect("it starts");
+        let client = direct.client("data").expect("it is served");
+        let bench = Bench {
+            env,
+            machine,
+            node,
+            client,
+        };
+        test(&bench).await;
+    });
+    assert_eq!(outcome, Outcome::Done);
+}
+
+impl Bench {
+    async fn sleep(&self, seconds: u64) {
+        self.env.timer.sleep(Nanos::from_secs(seconds)).await;
+    }
+
+    async fn read(&self, line: u64) -> bool {
+        self.client.gate().read(line * LINE, 4096).await.is_ok()
+    }
+
+    async fn write(&self, line: u64) {
+        let buf = self.env.pool.get(4096).await;
+        let written = self
+            .client
+            .gate()
+            .write(line * LINE, buf.share(), block::Fua::No);
+        written.await.expect("a write");
+    }
+
+    /// How often each line that is read finds the pool.
+    async fn hits(&self) -> u64 {
+        let before = self.counter("reads_hit").await;
+        for line in 0..LINES {
+            assert!(self.read(line).await);
+        }
+        self.counter("reads_hit").await - before
+    }
+
+    async fn counter(&self, name: &str) -> u64 {
+        let status = self.node.status().await.expect("a status");
+        let counters = serde_json::to_value(&status.volumes[0].counters).expect("plain data");
+        counters[name].as_u64().unwrap_or_default()
+    }
+
+    fn events(&self) -> Vec<String> {
+        let events = self.machine.take_events();
+        events.iter().map(Event::to_string).collect()
+    }
+
+    fn said(&self, what: &str) -> usize {
+        let events = self.events();
+        events.iter().filter(|event| event.contains(what)).count()
+    }
+}
+
+#[test]
+fn a_pool_device_that_was_late_is_back_with_its_lines_by_itself() {
+    run(async |bench: &Bench| {
+        for _ in 0..3 {
+            bench.hits().await;
+            bench.sleep(1).await;
+        }
+        assert_eq!(bench.hits().await, LINES);
+        bench.machine.silence("/ssd");
+        bench.write(300).await;
+        bench.sleep(3).await;
+        assert_eq!(bench.said("is gone round"), 1);
+        let readmit = Request::ReadmitDevice {
+            pool: "fast".into(),
+            device: "ssd".into(),
+        };
+        let refused = bench.node.ask(readmit.clone()).await.unwrap_err();
+        assert!(refused.contains("has not answered all"), "{refused}");
+        bench.sleep(60).await;
+        assert_eq!(bench.said("answers in time again"), 0);
+        bench.machine.unsilence("/ssd");
+        bench.sleep(120).await;
+        assert_eq!(bench.said("answers in time again"), 1);
+        assert_eq!(bench.hits().await, LINES);
+        let refused = bench.node.ask(readmit.clone()).await.unwrap_err();
+        assert!(refused.contains("was not ejected"), "{refused}");
+        // By hand nothing is waited for.
+        bench.machine.silence("/ssd");
+        bench.write(150).await;
+        bench.machine.unsilence("/ssd");
+        bench.env.timer.sleep(Nanos::from_millis(50)).await;
+        bench.node.ask(readmit).await.expect("it answers");
+        assert_eq!(bench.hits().await, LINES);
+    });
+}
+
+#[test]
+fn an_origin_that_fails_is_said_once_and_stands_in_the_status() {
+    run(async |bench: &Bench| {
+        bench.machine.pull("/disk");
+        for second in 0..30 {
+            for line in 0..50 {
+                assert!(!bench.read(100 + line + second).await);
+            }
+            bench.sleep(1).await;
+        }
+        assert_eq!(bench.said("the origin of volume data, fails"), 1);
+        let status = bench.node.status().await.expect("a status");
+        let mut troubles = status.troubles.iter();
+        let trouble = troubles.find(|trouble| trouble.kind == Kind::OriginFails);
+        let what = &trouble.expect("it fails").what;
+        assert!(what.contains("disk"), "{what}");
+    });
+}
+
+#[test]
+fn a_device_whose_tables_do_not_fit_is_refused_and_nothing_changes() {
+    run(async |bench: &Bench| {
+        let add = Request::AddDevice {
+            pool: "fast".into(),
+            device: NamedOrNew::Named("other".into()),
+        };
+        bench.machine.limit_memory(100_000);
+        let refused = bench.node.ask(add.clone()).await.unwrap_err();
+        assert!(refused.contains("pool fast, with 1016 lines"), "{refused}");
+        assert!(refused.contains("`line_size`"), "{refused}");
+        assert!(!bench.machine.is_held("/other"));
+        let status = bench.node.status().await.expect("a status");
+        assert_eq!(status.pools[0].devices.len(), 1);
+        bench.machine.limit_memory(10 << 20);
+        bench.node.ask(add).await.expect("it fits");
+    });
+}

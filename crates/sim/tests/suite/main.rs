@@ -1,0 +1,13 @@
+//! The simulated world.
+
+mod chaos;
+mod conformance;
+mod durability;
+mod faults;
+#[path = "../hand/mod.rs"]
+mod hand;
+mod losses;
+mod plan;
+mod ports;
+mod streams;
+mod world;

@@ -1,0 +1,4 @@
+//! The importers.
+
+mod bounded;
+mod formats;

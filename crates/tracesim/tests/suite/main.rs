@@ -1,0 +1,4 @@
+//! Simulations of recorded loads.
+
+mod baselines;
+mod curves;

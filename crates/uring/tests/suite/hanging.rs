@@ -1,0 +1,167 @@
+//! A file system that does not answer: FUSE, over a server that is stopped.
+
+use crate::common::{directory, file, host};
+use block::{Device, Fua, Host, Kind, Lba, Nanos, ShardId};
+use futures_util::future::join_all;
+use shard::{Config, Mesh, Shard};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+use uring::DiskOptions;
+
+const BYTES: u64 = 64 << 20;
+/// What takes longer hangs.
+const SOON: Nanos = Nanos::from_secs(60);
+/// More than the kernel has workers for by default.
+const READS: u64 = 200;
+
+/// A file whose reads and writes a process serves.
+struct Mount {
+    path: PathBuf,
+    server: Child,
+    fuse: Child,
+}
+
+impl Mount {
+    /// `None`, said on standard error, where that cannot be.
+    fn start(dir: &Path) -> Option<Mount> {
+        let (socket, path) = (dir.join("socket"), dir.join("mounted"));
+        std::fs::write(&path, []).unwrap();
+        let size = BYTES.to_string();
+        let mut server = Command::new("nbdkit");
+        server
+            .args(["-f", "-U"])
+            .arg(&socket)
+            .args(["memory", &size]);
+        let Ok(mut server) = server.spawn() else {
+            eprintln!("skipped: install nbdkit");
+            return None;
+        };
+        wait(|| socket.exists());
+        let mut fuse = Command::new("nbdfuse");
+        let Ok(mut fuse) = fuse.arg(&path).arg("--unix").arg(&socket).spawn() else {
+            eprintln!("skipped: install libnbd-bin");
+            let _ = (server.kill(), server.wait());
+            return None;
+        };
+        let mut ended = false;
+        wait(|| {
+            ended = fuse.try_wait().unwrap().is_some();
+            ended || std::fs::metadata(&path).unwrap().len() == BYTES
+        });
+        if ended {
+            eprintln!("skipped: FUSE cannot be mounted here");
+            let _ = (server.kill(), server.wait());
+            return None;
+        }
+        Some(Mount { path, server, fuse })
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: no pointers are involved.
+        let sent = unsafe { libc::kill(self.server.id() as i32, signal) };
+        assert_eq!(sent, 0);
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        self.signal(libc::SIGCONT);
+        let unmount = Command::new("fusermount3")
+            .args(["-u", "-z"])
+            .arg(&self.path)
+            .status();
+        assert!(unmount.unwrap().success());
+        let _ = (self.fuse.kill(), self.fuse.wait());
+        let _ = (self.server.kill(), self.server.wait());
+    }
+}
+
+fn wait(mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed().as_secs() < 20, "it does not start");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_file_system_that_hangs_blocks_itself_alone() {
+    let dir = directory();
+    let Some(mount) = Mount::start(dir.path()) else {
+        return;
+    };
+    let (mut host, options) = (host(), DiskOptions::default());
+    let (hangs, _) = host.open_disk(&mount.path, &options).unwrap();
+    let (sound, _) = host.open_disk(file(&dir, BYTES), &options).unwrap();
+    let (mesh, opener) = (Mesh::new(1), host.clone());
+    let mount = std::sync::Arc::new(mount);
+    // A shard that stalls with it would stall for ever, and fail no test.
+    let (_over, watch) = std::sync::mpsc::channel::<()>();
+    let hung = std::sync::Arc::downgrade(&mount);
+    std::thread::spawn(move || {
+        let waited = watch.recv_timeout(Duration::from_secs(120));
+        if let (Err(RecvTimeoutError::Timeout), Some(mount)) = (waited, hung.upgrade()) {
+            mount.signal(libc::SIGCONT);
+        }
+    });
+    host.run(1, move |id: ShardId, driver| {
+        let (mount, opener, options) = (mount.clone(), opener.clone(), options.clone());
+        Shard::boot(
+            id,
+            driver,
+            mesh.clone(),
+            Config::default(),
+            async move |local| {
+                let env = local.env();
+                let (hanging, sound) = (local.disk(hangs).unwrap(), local.disk(sound).unwrap());
+                let read = async |at: u64| {
+                    let (_, result) = hanging.read(Lba(at * 8), env.pool.take(4096)).await;
+                    result
+                };
+                read(0).await.unwrap();
+                mount.signal(libc::SIGSTOP);
+                let pause = Nanos::from_secs(2);
+                // Attributes that the kernel knows for a second are asked for again.
+                env.timer.sleep(pause).await;
+                let began = env.timer.now();
+                // All of its operations at once, among them some that wait for the others' pages.
+                let reads = join_all((0..READS).map(|i| read(i * 7)));
+                assert!(env.timer.timeout(pause, reads).await.is_none());
+                assert!(env.timer.timeout(pause, hanging.flush()).await.is_none());
+                let open = || opener.open_disk_aside(&mount.path, &options);
+                assert!(env.timer.timeout(pause, open()).await.is_none());
+                assert_eq!(open().await.unwrap_err().kind(), Kind::Timeout);
+                opener.close(hangs);
+                let elsewhere = async {
+                    let mut buf = env.pool.take(8192);
+                    buf.fill(7);
+                    sound.write(Lba(0), buf.share(), Fua::Yes).await.unwrap();
+                    sound.flush().await.unwrap();
+                    let (buf, result) = sound.read(Lba(0), env.pool.take(8192)).await;
+                    result.unwrap();
+                    assert!(buf.iter().all(|byte| *byte == 7));
+                };
+                env.timer
+                    .timeout(SOON, elsewhere)
+                    .await
+                    .expect("it hangs with the other");
+                assert!(env.timer.now() - began < SOON, "the shard stalled");
+                mount.signal(libc::SIGCONT);
+                let opened = async {
+                    loop {
+                        match open().await {
+                            Err(error) if error.kind() == Kind::Timeout => {
+                                env.timer.sleep(pause).await
+                            }
+                            opened => break opened,
+                        }
+                    }
+                };
+                let opened = env.timer.timeout(SOON, opened).await;
+                opened.expect("it answers").unwrap();
+            },
+        )
+    });
+}
