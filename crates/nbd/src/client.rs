@@ -58,6 +58,12 @@ impl Standing {
         (now > self.0.first.size_bytes).then_some(now)
     }
 
+    /// How often a connection was lost with changes that no flush had covered: a server that was
+    /// restarted may have forgotten them.
+    pub fn losses(&self) -> u64 {
+        self.0.losses.get()
+    }
+
     /// Why requests wait or fail; `None` while the export answers.
     pub fn trouble(&self) -> Option<String> {
         self.0.trouble()

@@ -201,6 +201,7 @@ impl<P: Platform> Devices<P> {
                 true => domain(&self.config(), name).into(),
                 false => opened.controller.clone(),
             },
+            losses: opened.losses(),
         }
     }
 

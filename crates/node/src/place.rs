@@ -115,6 +115,14 @@ impl<P: Platform> Opened<P> {
         now.filter(|_| is_new)
     }
 
+    /// How often an export may have forgotten what no flush had covered.
+    pub(crate) fn losses(&self) -> raid::Losses {
+        match self.standing.clone() {
+            Some(standing) => Rc::new(move || standing.losses()),
+            None => Rc::new(|| 0),
+        }
+    }
+
     /// Why an export does not answer; `None` while it does.
     pub fn trouble(&self) -> Option<String> {
         self.standing.as_ref().and_then(Standing::trouble)

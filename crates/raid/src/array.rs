@@ -264,7 +264,7 @@ impl Array {
             );
             return Err(core.error(Kind::Invalid, what));
         }
-        check_spare(core, &candidate)?;
+        check_spare(core, candidate.device.geometry())?;
         let spare = member(candidate, fresh);
         core.write_spare(&spare).await?;
         core.log(format!("{}: {name} is a spare", core.name));

@@ -328,10 +328,10 @@ impl Core {
         *member.array.borrow_mut() = Rc::downgrade(self);
     }
 
-    /// A member took longer than it may: it is left behind at once, so that others that
-    /// do so at the same time are known to be needed. False if this one is.
-    pub fn evict(self: &Rc<Core>, late: &Member, error: &IoError) -> bool {
-        match self.role_of(late) {
+    /// A member took longer than it may, or may have forgotten writes: it is left behind at once,
+    /// so that others that do so at the same time are known to be needed. False if this one is.
+    pub fn evict(self: &Rc<Core>, member: &Member, error: &IoError) -> bool {
+        match self.role_of(member) {
             Some(role) => !self.is_needed(role) && self.fail_role(role, error),
             None => true,
         }

@@ -255,13 +255,7 @@ pub async fn create(
     core.want_commit();
     core.commit().await?;
     for spare in spares {
-        check_spare(
-            &core,
-            &Candidate {
-                device: spare.device.clone(),
-                domain: spare.domain.clone(),
-            },
-        )?;
+        check_spare(&core, spare.device.geometry())?;
         core.write_spare(&spare).await?;
         core.spares.borrow_mut().push(spare);
     }

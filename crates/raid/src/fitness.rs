@@ -2,7 +2,7 @@
 
 use crate::core::Core;
 use crate::member::Candidate;
-use block::{Device, IoError, IoResult, Kind, Sectors};
+use block::{Device, Geometry, IoError, IoResult, Kind, Sectors};
 
 pub(crate) fn invalid(what: impl Into<String>) -> IoError {
     IoError::new(Kind::Invalid, what.into())
@@ -31,8 +31,7 @@ pub(crate) fn unusable(candidate: &Candidate, block: Sectors, needed: Sectors) -
 }
 
 /// Refuses a spare that could take no member's place.
-pub(crate) fn check_spare(core: &Core, spare: &Candidate) -> IoResult {
-    let geometry = spare.device.geometry();
+pub(crate) fn check_spare(core: &Core, geometry: &Geometry) -> IoResult {
     let needed = core.meta().data_at + core.shape.member_sectors(0);
     if geometry.sectors < needed {
         return Err(core.error(

@@ -61,7 +61,7 @@ pub use layout::array::MEMBERS_MAX;
 pub use layout::{BLOCK_BYTES, Uuid};
 pub use levels::{LEGS_MAX, Leg, Level, Piece, Redundancy, Shape, Stripe};
 pub use maintenance::Progress;
-pub use member::{Candidate, MemberCounts};
+pub use member::{Candidate, Losses, MemberCounts};
 pub use place::{order, warnings};
 pub use scrub::ScrubReport;
 pub use superblock::{

@@ -17,13 +17,29 @@ use std::ops::RangeInclusive;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
+/// How often a device may have forgotten what it acknowledged and no flush had covered.
+pub type Losses = Rc<dyn Fn() -> u64>;
+
 /// A device that is to be, or is found to be, a member.
 #[derive(Clone)]
 pub struct Candidate {
     /// The device.
     pub device: BoxDevice,
-    /// Its failure domain: its failure domain.
+    /// What it fails with.
     pub domain: Arc<str>,
+    /// How often it may have forgotten writes.
+    pub losses: Losses,
+}
+
+impl Candidate {
+    /// A device that forgets nothing while it answers.
+    pub fn new(device: BoxDevice, domain: impl Into<Arc<str>>) -> Candidate {
+        Candidate {
+            device,
+            domain: domain.into(),
+            losses: Rc::new(|| 0),
+        }
+    }
 }
 
 /// What a member did and suffered.
@@ -81,6 +97,9 @@ pub(crate) struct Member {
     zero_step: Cell<Sectors>,
     /// Bytes that no flush has covered.
     unflushed: Cell<u64>,
+    losses: Losses,
+    /// Those that a flush came after.
+    losses_met: Cell<u64>,
 }
 
 /// Whether the device itself is lost, rather than some of its sectors.
@@ -116,6 +135,8 @@ impl Member {
             data_at,
             zero_step: Cell::new(ZERO_STEP_FIRST),
             unflushed: Cell::new(0),
+            losses_met: Cell::new((candidate.losses)()),
+            losses: candidate.losses,
         }
     }
 
@@ -150,6 +171,7 @@ impl Member {
             Ok(answer) => answer,
             Err(late) => (self.env.pool.take(len), Err(late)),
         };
+        let result = result.and_then(|()| self.check_losses());
         let took = self.env.timer.now() - began;
         let average = self.read_time.get().0;
         self.read_time
@@ -159,6 +181,21 @@ impl Member {
             Err(_) => c.read_errors += 1,
         });
         (buf, result)
+    }
+
+    /// One that may have forgotten writes is left behind before what it holds is used, unless
+    /// no other has that.
+    fn check_losses(&self) -> IoResult {
+        if (self.losses)() == self.losses_met.get() {
+            return Ok(());
+        }
+        let what = "its connection was lost, and it may have forgotten writes";
+        let error = self.device.geometry().error(Kind::Gone, what);
+        let array = self.array.borrow().upgrade();
+        match array.is_some_and(|array| array.evict(self, &error)) {
+            true => Err(error),
+            false => Ok(()),
+        }
     }
 
     /// Does what a change asks of the sectors `at`, here and on what is to take this one's
@@ -299,9 +336,10 @@ impl Member {
     }
 
     async fn flush_alone(&self) -> IoResult {
-        let bytes = self.unflushed.get();
+        let (bytes, losses) = (self.unflushed.get(), (self.losses)());
         let result = self.within(bytes, self.device.flush()).await;
         let result = result.and_then(|result| result);
+        self.losses_met.set(losses);
         match result {
             Ok(()) => self
                 .unflushed

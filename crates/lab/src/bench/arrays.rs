@@ -16,10 +16,7 @@ const BLOCKS: u64 = 16384;
 
 /// An array of `level` over members that it overwrites.
 pub(super) async fn over(env: &Env, level: Level, members: Vec<BoxDevice>) -> Array {
-    let candidate = |device| Candidate {
-        device,
-        domain: "controller".into(),
-    };
+    let candidate = |device| Candidate::new(device, "controller");
     let plan = Plan {
         name: "array".into(),
         level,

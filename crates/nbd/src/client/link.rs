@@ -63,7 +63,7 @@ pub(super) struct Link {
     /// whose loss has been noticed.
     settled: Cell<u64>,
     /// Losses of a connection with changes not settled, and those reported.
-    losses: Cell<u64>,
+    pub(super) losses: Cell<u64>,
     losses_reported: Cell<u64>,
 }
 

@@ -35,6 +35,8 @@ pub(crate) struct Outside {
     /// Bad sectors and missing members together may take data.
     pub(crate) tolerant: bool,
     pub(crate) refusals: Rc<Refusals>,
+    /// How often the server of each unit was restarted.
+    pub(crate) forgotten: Vec<Rc<Cell<u64>>>,
     /// Every member was in sync and every disk there when last seen.
     pub(super) whole: Cell<bool>,
     /// Every member was in sync and known to be when last seen, whatever was refused
@@ -113,9 +115,10 @@ impl Outside {
                 refusals: self.refusals.clone(),
             }),
         };
+        let forgotten = self.forgotten[unit].clone();
         Some(Candidate {
-            device,
-            domain: format!("controller-{}", unit % 2).into(),
+            losses: Rc::new(move || forgotten.get()),
+            ..Candidate::new(device, format!("controller-{}", unit % 2))
         })
     }
 

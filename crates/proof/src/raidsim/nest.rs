@@ -52,10 +52,9 @@ impl Outside {
     }
 
     fn leaf(&self, local: &Local<SimDriver>, unit: usize, at: usize) -> Candidate {
-        Candidate {
-            device: BoxDevice::new(local.disk(self.units[unit].targets[at]).expect("a disk")),
-            domain: format!("controller-{}-{at}", unit % 2).into(),
-        }
+        let disk = local.disk(self.units[unit].targets[at]).expect("a disk");
+        let domain = format!("controller-{}-{at}", unit % 2);
+        Candidate::new(BoxDevice::new(disk), domain)
     }
 
     fn leaves(&self, local: &Local<SimDriver>, unit: usize) -> Vec<Candidate> {

@@ -81,6 +81,7 @@ fn run_once(scenario: Scenario) -> Report {
     let (world, units) = world(&scenario);
     let outside = Rc::new(Outside {
         control: world.control(),
+        forgotten: units.iter().map(|_| Rc::default()).collect(),
         units,
         inner: RefCell::default(),
         blinked: RefCell::default(),

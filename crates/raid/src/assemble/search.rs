@@ -203,14 +203,12 @@ impl Search {
 
     fn candidate(&self, world: &Rc<RefCell<World>>, role: usize) -> Candidate {
         let name = format!("disk-{role}");
-        Candidate {
-            device: BoxDevice::new(Disk {
-                geometry: Geometry::new(name, DATA_AT + SECTORS, Sectors(1)),
-                role,
-                world: world.clone(),
-            }),
-            domain: "domain".into(),
-        }
+        let device = BoxDevice::new(Disk {
+            geometry: Geometry::new(name, DATA_AT + SECTORS, Sectors(1)),
+            role,
+            world: world.clone(),
+        });
+        Candidate::new(device, "domain")
     }
 
     /// What the product decides of a start of `state` with the members `here`.

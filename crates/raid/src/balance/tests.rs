@@ -72,10 +72,7 @@ fn chosen_at(at: Lba, rotational: bool, turn: u64, stands: &[Stand]) -> Option<u
     let legs = stands.iter().enumerate().map(|(member, stand)| {
         let mut geometry = Geometry::new("disk", Sectors(1 << 20), Sectors(1));
         geometry.rotational = rotational;
-        let candidate = Candidate {
-            device: BoxDevice::new(Still(geometry)),
-            domain: "domain".into(),
-        };
+        let candidate = Candidate::new(BoxDevice::new(Still(geometry)), "domain");
         let env = Env::new(Rc::new(Idle), Pool::new(4096));
         let disk = Member::new(candidate, Uuid::default(), Sectors(0), None, env);
         disk.in_flight.set(stand.in_flight);

@@ -75,9 +75,9 @@ fn an_array_of_the_sample_lives_as_any_other() {
                 Uuid::from_bytes([names; 16])
             };
             let some = |numbers: &[usize]| {
-                let candidate = |n: &usize| Candidate {
-                    device: BoxDevice::new(local.disk(disks[*n]).unwrap()),
-                    domain: format!("c{n}").into(),
+                let candidate = |n: &usize| {
+                    let device = BoxDevice::new(local.disk(disks[*n]).unwrap());
+                    Candidate::new(device, format!("c{n}"))
                 };
                 numbers.iter().map(candidate).collect::<Vec<_>>()
             };

@@ -143,10 +143,7 @@ pub fn plan(level: Level) -> Plan {
 impl Bench {
     pub fn candidate(&self, index: usize) -> Candidate {
         let disk = self.local.disk(self.disks[index]).expect("a disk");
-        Candidate {
-            device: BoxDevice::new(disk),
-            domain: format!("c{}", index % 2).into(),
-        }
+        Candidate::new(BoxDevice::new(disk), format!("c{}", index % 2))
     }
 
     pub fn candidates(&self, indices: &[usize]) -> Vec<Candidate> {

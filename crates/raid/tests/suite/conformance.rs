@@ -83,10 +83,8 @@ async fn nested(bench: &Bench, members: &[usize]) -> Candidate {
         options(),
     )
     .await;
-    Candidate {
-        device: BoxDevice::new(stripe.unwrap()),
-        domain: format!("controller-{}", members[0]).into(),
-    }
+    let domain = format!("controller-{}", members[0]);
+    Candidate::new(BoxDevice::new(stripe.unwrap()), domain)
 }
 
 async fn mirror_of_stripes(bench: &Bench) -> Array {

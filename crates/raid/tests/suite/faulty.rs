@@ -95,13 +95,13 @@ impl Device for Faulty {
 
 /// Disk `index`, which fails what `fails` says.
 pub fn faulty(bench: &Bench, index: usize, fails: impl Fn(Op) -> bool + 'static) -> Candidate {
-    let Candidate { device, domain } = bench.candidate(index);
-    let device = BoxDevice::new(Faulty {
-        disk: device,
+    let mut candidate = bench.candidate(index);
+    candidate.device = BoxDevice::new(Faulty {
+        disk: candidate.device,
         fails: Rc::new(fails),
         waits: None,
     });
-    Candidate { device, domain }
+    candidate
 }
 
 /// Disk `index`, which holds back what `waits` says for as long as that says so, and fails then
@@ -112,13 +112,13 @@ pub fn slow(
     waits: impl Fn(Op) -> bool + 'static,
     fails: impl Fn(Op) -> bool + 'static,
 ) -> Candidate {
-    let Candidate { device, domain } = bench.candidate(index);
-    let device = BoxDevice::new(Faulty {
-        disk: device,
+    let mut candidate = bench.candidate(index);
+    candidate.device = BoxDevice::new(Faulty {
+        disk: candidate.device,
         fails: Rc::new(fails),
         waits: Some((Rc::new(waits), bench.env.timer.clone())),
     });
-    Candidate { device, domain }
+    candidate
 }
 
 /// The same while the switch is on.

@@ -29,10 +29,7 @@ async fn leg(bench: &Bench, inner: Option<Level>, pair: [usize; 2]) -> Candidate
         _ => bench.candidates(&pair),
     };
     let made = assemble(&bench.env, None, bench.uuid(), found, start, with_timeout()).await;
-    Candidate {
-        device: BoxDevice::new(made.unwrap()),
-        domain: "c".into(),
-    }
+    Candidate::new(BoxDevice::new(made.unwrap()), "c")
 }
 
 async fn outer(bench: &Bench, legs: Vec<Candidate>) -> Array {

@@ -9,6 +9,7 @@ mod conformance;
 mod decisions;
 mod discards;
 mod faulty;
+mod forgetful;
 mod gaps;
 mod handling;
 mod images;

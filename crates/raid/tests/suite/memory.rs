@@ -50,10 +50,10 @@ impl Tree {
         for disks in disks.chunks(below) {
             members.push(match self.over.filter(|_| disks.len() == below) {
                 None => bench.candidate(disks[0]),
-                Some(tree) => Candidate {
-                    device: BoxDevice::new(Box::pin(tree.make(bench, disks, options)).await),
-                    domain: format!("c{}", disks[0]).into(),
-                },
+                Some(tree) => {
+                    let array = Box::pin(tree.make(bench, disks, options)).await;
+                    Candidate::new(BoxDevice::new(array), format!("c{}", disks[0]))
+                }
             });
         }
         let plan = Plan {
