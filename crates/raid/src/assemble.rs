@@ -202,7 +202,7 @@ fn choose(found: Vec<Found>, name: Option<&str>, notes: &mut Vec<String>) -> IoR
 
 /// Members of one array that diverged.
 fn apart(found: &[Found]) -> IoError {
-    let newest = found.iter().max_by_key(|found| found.known.newest().age());
+    let newest = found.iter().max_by_key(|found| found.known.newest().events);
     let newest = newest.expect("members that are apart");
     let truth = newest.known.newest();
     let (with_it, others): (Vec<_>, Vec<_>) = found
@@ -292,32 +292,6 @@ fn settle_unknown(
                 true => Membership::Fresh,
                 false => Membership::Stale { whole: true },
             });
-        }
-    }
-    // One that may have diverged with what cannot be read is trusted before one that
-    // certainly did not.
-    let may_be_newer = |place: &Place| {
-        let hides = |(_, known): &(Candidate, Known)| known.may_hide_the_newest();
-        place.here.as_ref().is_some_and(hides)
-    };
-    let trusted: Vec<bool> = (0..)
-        .zip(places.iter())
-        .map(|(role, place)| in_sync(role) && fresh(place) && may_be_newer(place))
-        .collect();
-    if !shape.can_run(|role| trusted[role]) {
-        return;
-    }
-    for (role, place) in places.iter_mut().enumerate() {
-        if in_sync(role)
-            && !trusted[role]
-            && place.membership == Some(Membership::Fresh)
-            && let Some((candidate, _)) = &place.here
-        {
-            let name = &candidate.device.geometry().name;
-            notes.push(format!(
-                "{name} may lack what a superblock of another member says that cannot be read"
-            ));
-            place.membership = Some(Membership::Stale { whole: true });
         }
     }
 }
@@ -431,8 +405,7 @@ fn parts_of(
 fn check_absent(shape: &Shape, places: &[Place], truth: &Superblock, start: Start) -> IoResult {
     let should = |role: &usize| truth.table[*role].state == MemberState::InSync;
     let in_sync = |role: usize| should(&role) && places[role].membership == Some(Membership::Fresh);
-    let all = 0..places.len();
-    let missing = all.clone().filter(|role| should(role) && !in_sync(*role));
+    let missing = (0..places.len()).filter(|role| should(role) && !in_sync(*role));
     let missing: Vec<_> = missing.map(|role| role.to_string()).collect();
     if !shape.can_run(in_sync) {
         return Err(invalid(format!(
@@ -441,15 +414,9 @@ fn check_absent(shape: &Shape, places: &[Place], truth: &Superblock, start: Star
             missing.join(", ")
         )));
     }
-    // Of some nothing is known, and some may know more than can be read.
+    // Of some nothing is known.
     let absent = |role: usize| should(&role) && !places[role].known;
-    let hides = |role: usize| {
-        let here = places[role].here.as_ref();
-        should(&role) && here.is_some_and(|(_, known)| known.may_hide_the_newest())
-    };
-    let logged = all.filter(should).any(|role| !absent(role) && !hides(role));
-    let with_hidden = logged && !shape.can_run(hides) && shape.can_run(|r| absent(r) || hides(r));
-    if (shape.can_run(absent) || with_hidden) && !start.degraded {
+    if shape.can_run(absent) && !start.degraded {
         return Err(invalid(format!(
             "array {} may have continued without the members that are here: bring back the missing \
              (roles {}), or start it degraded if they are lost for good",

@@ -102,7 +102,6 @@ impl Core {
             generation: self.commits.generation,
             history: self.commits.history.clone(),
             sealed: self.commits.sealed.get(),
-            revision: 0,
             name: self.name.to_string(),
             level: self.shape.level(),
             block: self.geometry.block,

@@ -5,9 +5,12 @@
 
 use crate::membership::Known;
 use crate::superblock::Superblock;
-use block::{BoxDevice, Deadline, Device, Env, IoResult, Kind, Lba, Nanos, Sectors};
+use block::{
+    BoxDevice, Deadline, Device, Env, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors,
+};
 use layout::BLOCK_BYTES;
 use layout::array::SUPERBLOCKS;
+use layout::array::superblock::{VERSION, version};
 
 /// How long a device may take for a read of its superblock if nobody says.
 pub(crate) const TIMEOUT: Nanos = Nanos::from_secs(10);
@@ -18,7 +21,7 @@ enum Copy {
     /// What is there is none.
     None,
     /// It may be one: it cannot be read, or is damaged.
-    Unknown(block::IoError),
+    Unknown(IoError),
 }
 
 /// The superblock of a device; `None` if it has none. `Err` if there may be one that
@@ -71,10 +74,7 @@ async fn read_copy(env: &Env, device: &BoxDevice, at: Sectors, timeout: Nanos) -
             Some((buf, Ok(()))) => {
                 return match Superblock::decode(&buf) {
                     Some(superblock) => Copy::Sound(Box::new(superblock)),
-                    None if Superblock::claims(&buf) => {
-                        let what = "its superblock is damaged";
-                        Copy::Unknown(geometry.error(Kind::Corrupt, what))
-                    }
+                    None if Superblock::claims(&buf) => Copy::Unknown(illegible(geometry, &buf)),
                     None => Copy::None,
                 };
             }
@@ -86,4 +86,16 @@ async fn read_copy(env: &Env, device: &BoxDevice, at: Sectors, timeout: Nanos) -
             }
         }
     }
+}
+
+/// Why what claims to be a superblock is of no use.
+fn illegible(geometry: &Geometry, block: &[u8]) -> IoError {
+    let what = match version(block) {
+        Some(version) if version != VERSION => format!(
+            "its superblock is of array format version {version}, which this hotset does not read; \
+             copy what it holds with the hotset that made it, and make the array anew"
+        ),
+        _ => "its superblock is damaged".into(),
+    };
+    IoError::new(Kind::Corrupt, what).on(geometry.name.to_string())
 }

@@ -8,8 +8,7 @@
 //!     a copy says that an event is sealed ⟹ each member that was live in it has it,
 //!                                  or one that follows it, in a copy
 //! A copy that cannot be read hides nothing then that was acknowledged, and an event that
-//! a member has in one of two copies only may be undone. Of version 1, which wrote
-//! copies by turns, neither is true: what cannot be read there may be newer.
+//! a member has in one of two copies only may be undone.
 //!
 //! Not here: reading superblocks (`examine`), whether an array can run (`assemble`).
 
@@ -44,7 +43,7 @@ impl Known {
     pub fn new(copies: [Option<Superblock>; 2]) -> Option<Known> {
         let mut found: Vec<_> = (0..).zip(copies).collect::<Vec<_>>();
         let hidden = found.iter().any(|(_, copy)| copy.is_none());
-        found.sort_by_key(|(_, copy)| std::cmp::Reverse(copy.as_ref().map(Superblock::age)));
+        found.sort_by_key(|(_, copy)| std::cmp::Reverse(copy.as_ref().map(|copy| copy.events)));
         let mut copies: Vec<_> = found
             .into_iter()
             .filter_map(|(index, copy)| Some((index, copy?)))
@@ -52,8 +51,7 @@ impl Known {
         let (_, newest) = copies.first()?;
         let is_same = |s: &Superblock| (s.array, s.member) == (newest.array, newest.member);
         let foreign = copies.iter().any(|(_, copy)| !is_same(copy));
-        // Of version 1 the older copy is one event behind, acknowledged or not.
-        if foreign || is_plain(newest) {
+        if foreign {
             copies.truncate(1);
         }
         let hidden = hidden || foreign;
@@ -82,12 +80,6 @@ impl Known {
     /// The copy to be written first: not the one that counts.
     pub fn worse_copy(&self, truth: &Superblock) -> usize {
         1 - self.common(truth).unwrap_or(&self.copies[0]).0
-    }
-
-    /// Whether a member that `truth` has in sync may know of an event after it that was
-    /// acknowledged: of version 1 in a copy that cannot be read.
-    pub fn may_hide_the_newest(&self) -> bool {
-        self.hidden && is_plain(self.newest())
     }
 
     /// Whether both copies have `member` in sync.
@@ -130,34 +122,13 @@ impl Known {
     }
 }
 
-/// Whether version 1 wrote it.
-fn is_plain(superblock: &Superblock) -> bool {
-    superblock.generation == Uuid::default()
-}
-
 /// Whether what `copy` says had become part of the life that led to `truth`. A spare has
 /// no say in it.
 fn follows(truth: &Superblock, copy: &Superblock) -> bool {
     let at = copy.position();
     let mut chain = truth.chain().into_iter();
     let is_in = chain.any(|then| then.generation == at.generation && then.event >= at.event);
-    let apart = is_plain(copy) && diverged(copy, &truth.table);
-    copy.role == ROLE_SPARE || is_in && !apart
-}
-
-/// Of version 1: whether an array continued with the member of `found`, which `table` calls
-/// failed, and with none of those that are in sync there. If it had any of them with it,
-/// its last event never reached those, and nothing was acknowledged after that.
-fn diverged(found: &Superblock, table: &[MemberEntry]) -> bool {
-    let mine = table.iter().find(|entry| entry.uuid == found.member);
-    let Some(mine) = mine.filter(|entry| entry.state.is_failed()) else {
-        return false;
-    };
-    let there = |here: &MemberEntry| found.table.iter().find(|entry| entry.uuid == here.uuid);
-    let in_sync = table.iter().filter(|e| e.state == MemberState::InSync);
-    let known: Vec<_> = in_sync.filter_map(there).collect();
-    let with_it = known.iter().any(|entry| !entry.state.is_failed());
-    (found.events > mine.failed_at || !known.is_empty()) && !with_it
+    copy.role == ROLE_SPARE || is_in
 }
 
 /// The newest superblock of members that are of one array, which speaks for all of
@@ -169,7 +140,7 @@ pub(crate) fn newest(found: &[&Known]) -> Option<Superblock> {
     if copies.iter().any(|copy| copy.role != ROLE_SPARE) {
         copies.retain(|copy| copy.role != ROLE_SPARE);
     }
-    copies.sort_by_key(|copy| std::cmp::Reverse((copy.age(), copy.generation)));
+    copies.sort_by_key(|copy| std::cmp::Reverse((copy.events, copy.generation)));
     let speaks_for_all = |truth: &&&Superblock| {
         let knows = |k: &&&Known| truth.table.iter().any(|entry| entry.uuid == k.member());
         let mut known = found.iter().filter(knows);
@@ -187,12 +158,7 @@ pub(crate) fn newest(found: &[&Known]) -> Option<Superblock> {
 /// The history of a start that follows `truth`: with its last event, and the starts in
 /// which members were lost that may still return before others.
 pub(crate) fn history_after(truth: &Superblock, most: usize) -> Vec<Position> {
-    let mut chain = truth.chain();
-    if is_plain(truth) {
-        // Version 1 may have begun one more, on members that are absent, and counts
-        // on `diverged` to decide.
-        chain[0].event += 1;
-    }
+    let chain = truth.chain();
     let failed = truth.table.iter().filter(|entry| entry.state.is_failed());
     let lost_in = |entry: &MemberEntry| {
         let had = entry.failed_at.saturating_sub(1);

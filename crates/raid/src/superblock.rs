@@ -1,10 +1,7 @@
 //! The superblock: which array a member belongs to, as what, and what is known
 //! of the others.
 //!
-//! Version 3 is written; version 2, which knew no gaps, and version 1, which had neither starts
-//! nor their history, are read.
-//! What it cannot say is filled in so that it counts for as little as it may: its
-//! events are those of a start without a name, of which the last but one is sealed.
+//! Version 3 is written; version 2, which knew no gaps, is read.
 
 use crate::levels::{Level, Shape};
 use block::{BUF_BYTES_MAX, Extent, Lba, Sectors};
@@ -12,7 +9,7 @@ use layout::Uuid;
 use layout::array::bitmap::{self, REGIONS_MAX};
 use layout::array::journal::slot_sectors;
 use layout::array::superblock::{
-    FieldsRow, Found, LostRow, RoleRow, StartRow, SuperblockRow, claims, open,
+    FieldsRow, LostRow, RoleRow, StartRow, SuperblockRow, claims, open,
 };
 use layout::array::{ALIGNMENT, JOURNAL, NUMBER_MAX, padded};
 
@@ -100,14 +97,13 @@ impl MemberEntry {
         }
     }
 
-    /// `former`: version 1 named the event of the loss, before which one may have been cut short.
-    fn from_row(row: &RoleRow, former: bool) -> Option<MemberEntry> {
+    fn from_row(row: &RoleRow) -> Option<MemberEntry> {
         Some(MemberEntry {
             uuid: Uuid::from_bytes(row.uuid),
             state: MemberState::from_code(row.state)?,
             sectors: Sectors(row.sectors),
             checkpoint: Sectors(row.checkpoint),
-            failed_at: row.failed_at.saturating_sub(u64::from(former)),
+            failed_at: row.failed_at,
             map_writes: row.map_writes,
         })
     }
@@ -117,7 +113,7 @@ impl MemberEntry {
 /// start numbers its events upwards, and never gives two of them one number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Position {
-    /// The random identity of the start; nil for all that version 1 wrote.
+    /// The random identity of the start.
     pub generation: Uuid,
     /// The event.
     pub event: u64,
@@ -169,15 +165,13 @@ pub struct Superblock {
     pub role: u16,
     /// How often the array has changed.
     pub events: u64,
-    /// The start that wrote this; nil in version 1.
+    /// The start that wrote this.
     pub generation: Uuid,
     /// The starts before that, the last first, each with its last event that counts.
     pub history: Vec<Position>,
     /// The last event that every member which was to have it is known to have, if only
     /// in one of its two copies.
     pub sealed: u64,
-    /// Of version 1: how often this event was rewritten; the highest is the truth.
-    pub revision: u32,
     /// The array's name.
     pub name: String,
     /// The array's level.
@@ -248,24 +242,16 @@ impl Superblock {
 
     /// Reads one; `None` if `block` holds none, or one that cannot be.
     pub fn decode(block: &[u8]) -> Option<Superblock> {
-        let Found { row, former } = open(block)?;
+        let row = open(block)?;
         let fields = row.fields;
         let level = Level::ALL
             .into_iter()
             .find(|level| level.layout().code() == fields.level)?;
         let name = fields.name.split(|byte| *byte == 0).next()?.to_vec();
         let table = row.roles.get(..usize::from(fields.roles))?.iter();
-        let table = table.map(|row| MemberEntry::from_row(row, former.is_some()));
-        let history = match former {
-            Some(_) => vec![Position {
-                generation: Uuid::default(),
-                event: fields.event,
-            }],
-            None => {
-                let history = row.history.get(..usize::from(fields.starts))?;
-                history.iter().map(Position::from_row).collect()
-            }
-        };
+        let table = table.map(MemberEntry::from_row);
+        let history = row.history.get(..usize::from(fields.starts))?;
+        let history: Vec<_> = history.iter().map(Position::from_row).collect();
         let (now, history) = history.split_first()?;
         if now.event != fields.event {
             return None;
@@ -285,11 +271,7 @@ impl Superblock {
             events: fields.event,
             generation: now.generation,
             history: history.to_vec(),
-            sealed: match former {
-                Some(_) => fields.event.saturating_sub(1),
-                None => fields.sealed,
-            },
-            revision: former.unwrap_or(0),
+            sealed: fields.sealed,
             name: String::from_utf8(name).ok()?,
             level,
             block: Sectors(u64::from(fields.block)),
@@ -325,11 +307,6 @@ impl Superblock {
     pub(crate) fn chain(&self) -> Vec<Position> {
         let history = self.history.iter().copied();
         std::iter::once(self.position()).chain(history).collect()
-    }
-
-    /// Of two, which was written later, as far as they have a life in common.
-    pub(crate) fn age(&self) -> (u64, u32) {
-        (self.events, self.revision)
     }
 
     /// Whether its numbers fit each other; a checksum says nothing of that.

@@ -18,7 +18,7 @@ record! {
         4 crc: u32, "checksum of the sector";
         8 array: [u8; 16], "UUID of the array";
         24 number: u32, "number of the sector in the map";
-        28 writes: u32, "how often the map had been written with this write; it wraps, and is 0 in older versions";
+        28 writes: u32, "how often the map had been written with this write; it wraps";
         32 bits: [u8; BITS_BYTES], "3840 bits, the lowest of a byte first";
     }
 }

@@ -1,7 +1,6 @@
 //! The superblock of a member, as fields and tables.
 //!
-//! Version 3 is written. Version 2, which knew of no sectors that one member alone lacks, and
-//! version 1, which had neither starts nor their history, are read.
+//! Version 3 is written. Version 2, which knew of no sectors that one member alone lacks, is read.
 //!
 //! Not here: which numbers fit each other, and what they mean (`raid`).
 
@@ -10,11 +9,10 @@ use crate::BLOCK_BYTES;
 use crate::record::record;
 
 const MAGIC: [u8; 8] = *b"hotsetAR";
-const VERSION: u32 = 3;
+/// The version that is written.
+pub const VERSION: u32 = 3;
 /// The version before members had sectors that were not filled. Its fields are the same.
 const VERSION_FILLED: u32 = 2;
-/// The version before starts had names.
-const VERSION_PLAIN: u32 = 1;
 /// The role of a spare.
 pub const ROLE_SPARE: u16 = u16::MAX;
 /// The longest name of an array.
@@ -91,23 +89,6 @@ record! {
     }
 }
 
-record! {
-    /// What a superblock of version 1 consisted of.
-    FormerSuperblockRow, 4096 {
-        0 fields: FieldsRow, "the fields above; at 88 the revision (4), how often the event was rewritten";
-        128 roles: [FormerRoleRow; MEMBERS_MAX], "table of roles: 32 of 64 bytes";
-        2176 lost: [LostRow; BAD_MAX], "runs of lost sectors of the array: 120 of 16 bytes";
-    }
-}
-
-record! {
-    /// An entry of the table of roles of version 1.
-    FormerRoleRow, 64 {
-        0 role: RoleRow, "the fields above; at 32 the event of the loss";
-        48 reserved: [u8; 16], "0";
-    }
-}
-
 /// Where the role begins in [`LostRow::sectors`].
 const LACKING_SHIFT: u32 = 56;
 
@@ -134,15 +115,6 @@ impl LostRow {
 
 const CRC_AT: usize = FieldsRow::ROWS[2].offset as usize;
 
-/// A superblock that was read.
-#[derive(Clone, Debug)]
-pub struct Found {
-    /// What it holds: of version 1, without what that did not have.
-    pub row: Box<SuperblockRow>,
-    /// Of version 1: how often its event was rewritten.
-    pub former: Option<u32>,
-}
-
 /// Whether `block` says that it is a superblock, be it sound or not.
 pub fn claims(block: &[u8]) -> bool {
     block.starts_with(&MAGIC)
@@ -159,26 +131,14 @@ impl SuperblockRow {
 }
 
 /// What `block` holds; `None` if that is no superblock, or a damaged one.
-pub fn open(block: &[u8]) -> Option<Found> {
-    let block = block.get(..BLOCK_BYTES)?;
-    let version = FieldsRow::decode(block).version;
-    if !claims(block) || !has_checksum(block, CRC_AT) {
-        return None;
-    }
-    let (row, former) = match version {
-        VERSION | VERSION_FILLED => (SuperblockRow::decode(block), None),
-        VERSION_PLAIN => {
-            let former = FormerSuperblockRow::decode(block);
-            let row = SuperblockRow {
-                fields: former.fields,
-                roles: former.roles.map(|former| former.role),
-                lost: former.lost,
-                ..SuperblockRow::ZERO
-            };
-            (row, Some(former.fields.sealed as u32))
-        }
-        _ => return None,
-    };
-    let row = Box::new(row);
-    Some(Found { row, former })
+pub fn open(block: &[u8]) -> Option<Box<SuperblockRow>> {
+    let version = version(block)?;
+    let is_known = matches!(version, VERSION | VERSION_FILLED);
+    is_known.then(|| Box::new(SuperblockRow::decode(block)))
+}
+
+/// The version of the superblock that `block` is, if it is a sound one.
+pub fn version(block: &[u8]) -> Option<u32> {
+    let sound = block.len() == BLOCK_BYTES && claims(block) && has_checksum(block, CRC_AT);
+    sound.then(|| FieldsRow::decode(block).version)
 }

@@ -62,8 +62,6 @@ fn so_are_those_of_arrays() {
         superblock::RoleRow::ROWS,
         superblock::StartRow::ROWS,
         superblock::LostRow::ROWS,
-        superblock::FormerSuperblockRow::ROWS,
-        superblock::FormerRoleRow::ROWS,
         bitmap::SectorRow::ROWS,
         journal::HeaderRow::ROWS,
         journal::RunRow::ROWS,

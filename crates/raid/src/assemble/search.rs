@@ -173,7 +173,6 @@ impl Search {
             generation: Uuid::from_bytes([100; 16]),
             history: Vec::new(),
             sealed: 1,
-            revision: 0,
             scrubbed: Default::default(),
             name: "array".into(),
             level: self.level,

@@ -25,7 +25,6 @@ fn superblock(states: &[MemberState], chain: &[Position]) -> Superblock {
         generation: chain[0].generation,
         history: chain[1..].to_vec(),
         sealed: 0,
-        revision: 0,
         scrubbed: Default::default(),
         name: "array".into(),
         level: Level::Raid1,

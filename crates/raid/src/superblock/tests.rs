@@ -21,7 +21,6 @@ pub(crate) fn sample() -> Superblock {
         generation: Uuid::from_bytes([8; 16]),
         history: vec![start(7, 70), start(6, 9)],
         sealed: 76,
-        revision: 0,
         scrubbed: Scrubbed {
             since: 1_800_000_000,
             ended: true,
@@ -61,43 +60,6 @@ fn set_checksum(block: &mut [u8]) {
     block[12..16].fill(0);
     let sum = crc32c::crc32c(block);
     put(block, 12, &sum.to_le_bytes());
-}
-
-/// The bytes that version 1 wrote of `superblock`, as docs/array-format.md has them.
-fn plain(superblock: &Superblock) -> Vec<u8> {
-    let mut new = vec![0; BLOCK_BYTES];
-    superblock.encode(&mut new);
-    let mut block = new.clone();
-    block[128..2176].fill(0);
-    put(&mut block, 8, &1_u32.to_le_bytes());
-    put(&mut block, 86, &[0; 2]);
-    put(
-        &mut block,
-        88,
-        &u64::from(superblock.revision).to_le_bytes(),
-    );
-    for (i, entry) in superblock.table.iter().enumerate() {
-        put(&mut block, 128 + i * 64, &new[128 + i * 48..][..41]);
-        let failed_at = entry.failed_at + 1;
-        put(&mut block, 128 + i * 64 + 32, &failed_at.to_le_bytes());
-    }
-    set_checksum(&mut block);
-    block
-}
-
-#[test]
-fn what_version_1_wrote_is_read_as_of_a_start_without_a_name() {
-    let mut old = Superblock {
-        generation: Uuid::default(),
-        history: Vec::new(),
-        revision: 3,
-        scrubbed: Scrubbed::default(),
-        ..sample()
-    };
-    old.table.iter_mut().for_each(|entry| entry.map_writes = 0);
-    let block = plain(&old);
-    assert_eq!((block[8], block[88]), (1, 3));
-    assert_eq!(Superblock::decode(&block), Some(old));
 }
 
 #[test]
@@ -291,7 +253,6 @@ fn full() -> Superblock {
         generation: uuid(220),
         history: (0..17).map(position).collect(),
         sealed: 0x0122_4364_8586_a7c8,
-        revision: 9,
         name: "a name of 32 bytes, all of it ü".into(),
         level: Level::Raid5,
         block: Sectors(8),

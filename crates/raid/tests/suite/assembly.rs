@@ -1,6 +1,6 @@
 //! Putting arrays together, and refusing what cannot be one.
 
-use crate::common::{Bench, drive, options, refused, run, run_on};
+use crate::common::{Bench, drive, options, read_copy, refused, run, run_on, write_copy};
 use block::{Device, Lba, Sectors};
 use raid::{Array, Level, MemberState, Start, assemble};
 
@@ -324,4 +324,27 @@ fn a_member_gets_what_it_missed_before_the_array_was_closed() {
             assert!(bench.holds(&array, 512, 1024, 2).await, "{level:?}");
         });
     }
+}
+
+/// A superblock of a format that is not read says which that is, and is overwritten by no one.
+#[test]
+fn members_of_another_format_are_refused_with_its_version() {
+    run(1, 1, &[8; 2], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        array.close().await.unwrap();
+        drop(array);
+        for (disk, copy) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            let mut block = read_copy(&bench, disk, copy).await;
+            block[8] = 1;
+            block[12..16].fill(0);
+            let sum = crc32c::crc32c(&block);
+            block[12..16].copy_from_slice(&sum.to_le_bytes());
+            write_copy(&bench, disk, copy, block).await;
+        }
+        let why = "its superblock is of array format version 1, which this hotset does not read";
+        let message = refused(bench.assemble(&[0, 1]).await);
+        assert!(message.contains(why), "{message}");
+        let message = refused(bench.create(Level::Raid1, &[0, 1], &[]).await);
+        assert!(message.contains(why), "{message}");
+    });
 }

@@ -239,7 +239,6 @@ fn superblock() -> raid::Superblock {
         generation: raid::Uuid::from_bytes([3; 16]),
         history: Vec::new(),
         sealed: 2,
-        revision: 0,
         scrubbed: Default::default(),
         name: "array".into(),
         level: Level::Linear,

@@ -22,7 +22,6 @@ mod membership;
 mod memory;
 mod pace;
 mod patched;
-mod plain;
 mod power;
 mod redone;
 mod refusals;

@@ -138,9 +138,9 @@ pub fn is_taken(kind: Kind, block: &[u8]) -> bool {
         .is_some(),
         Kind::ArraySuperblock => {
             let found = superblock::open(block);
-            if let Some(found) = found.as_ref().filter(|found| found.former.is_none()) {
+            if let Some(row) = found.clone() {
                 let mut again = vec![0; BLOCK_BYTES];
-                found.row.seal(&mut again);
+                row.seal(&mut again);
                 // A version that is read is not written.
                 if again[8..12] == block[8..12] {
                     assert_eq!(again, block);
