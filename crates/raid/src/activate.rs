@@ -56,7 +56,9 @@ async fn begin(core: &Rc<Core>, mut returned: Returned, start: Start) -> IoResul
     let outdated = leave_outdated(core, &maps, start)?;
     let maps = maps.into_iter();
     let maps: Vec<_> = maps.filter(|map| !outdated.contains(&map.role)).collect();
+    let behind = leave_behind(core, &maps);
     returned.extend(give_again(core, &outdated, true));
+    returned.extend(give_again(core, &behind, false));
     core.want_commit();
     core.commit().await?;
     take_over_bitmap(core, &maps).await?;
@@ -74,8 +76,6 @@ async fn begin(core: &Rc<Core>, mut returned: Returned, start: Start) -> IoResul
             ));
         }
     }
-    let behind = leave_behind(core, &maps);
-    returned.extend(give_again(core, &behind, false));
     for (role, member, whole) in returned {
         let name = member.name.clone();
         let adopted = take_back(core, role, member, whole).await;
@@ -116,6 +116,16 @@ struct Map {
     /// How often it had been written; `None` if nothing of it is legible.
     writes: Option<u32>,
     blocks: Vec<Buf>,
+}
+
+impl Map {
+    fn is_clear(&self, core: &Core) -> bool {
+        let mut clear = true;
+        for (number, block) in self.blocks.iter().enumerate() {
+            bitmap::decode(block, core.meta().array, number, |_| clear = false);
+        }
+        clear
+    }
 }
 
 impl Core {
@@ -211,7 +221,9 @@ fn leave_outdated(core: &Rc<Core>, maps: &[Map], start: Start) -> IoResult<Vec<u
         false => Vec::new(),
     };
     if let Some(bitmap) = &core.bitmap {
-        bitmap.resume_after(newest);
+        // Of two starts that are cut short each would else begin a write that some lack.
+        let is_written = maps.iter().all(|map| map.writes == Some(newest));
+        bitmap.resume_after(newest, is_written);
     }
     if !left.is_empty() {
         core.log(format!(
@@ -230,18 +242,20 @@ fn leave_outdated(core: &Rc<Core>, maps: &[Map], start: Start) -> IoResult<Vec<u
     Ok(left)
 }
 
-/// Leaves behind the members whose map lacks one write, which a loss of power or an image taken
-/// just before leaves: with what is marked they are filled from those that have it, if these
-/// can do without them.
+/// Leaves behind the members whose map lacks the write that ended the array in order, with which
+/// nothing was marked: images from right before it. They are filled where theirs has marks, if the
+/// others can do without them. A loss of power leaves such members too, but with marks.
 fn leave_behind(core: &Rc<Core>, maps: &[Map]) -> Vec<usize> {
     let newest = maps.iter().filter_map(|map| map.writes);
     let newest = newest.reduce(bitmap::newest);
+    let has_last = |map: &&Map| map.writes == newest;
+    if !maps.iter().filter(has_last).all(|map| map.is_clear(core)) {
+        return Vec::new();
+    }
     let mut left = Vec::new();
-    for map in maps
-        .iter()
-        .filter(|map| map.writes.is_some() && map.writes != newest)
-    {
-        if core.is_in_sync(map.role) && !core.is_needed(map.role) {
+    for map in maps {
+        let is_behind = map.writes.is_some() && map.writes != newest;
+        if is_behind && core.is_in_sync(map.role) && !core.is_needed(map.role) {
             core.leave(map.role, false);
             left.push(map.role);
         }
@@ -262,8 +276,8 @@ async fn take_over_bitmap(core: &Rc<Core>, maps: &[Map]) -> IoResult {
     if core.journals.is_empty() {
         *core.unsynced.borrow_mut() = bitmap.marked_regions().into_iter().collect();
     }
-    if !bitmap.is_clear() {
-        bitmap.write_now(core).await?;
+    match bitmap.is_known() {
+        true => Ok(()),
+        false => bitmap.write_now(core).await,
     }
-    Ok(())
 }

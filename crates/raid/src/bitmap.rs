@@ -127,9 +127,15 @@ impl Bitmap {
         self.writes.get()
     }
 
-    /// Members have had it `writes` times.
-    pub fn resume_after(&self, writes: u32) {
+    /// Members have had it `writes` times, and all of them the last unless it `is_written` again.
+    pub fn resume_after(&self, writes: u32, is_written: bool) {
         self.writes.set(writes);
+        self.is_written.set(is_written);
+    }
+
+    /// Whether nothing is marked, and every live member has the last write.
+    pub fn is_known(&self) -> bool {
+        self.is_clear() && self.is_written.get()
     }
 
     /// Takes over a block of the bitmap that was found on a member.
@@ -237,7 +243,15 @@ impl Bitmap {
     /// Writes all of the bitmap as it is marked.
     pub async fn write_now(&self, core: &Rc<Core>) -> IoResult {
         self.stale.borrow_mut().extend(0..self.blocks());
-        self.write(core, || false).await
+        let writing = core.clone();
+        let writes = async move {
+            match &writing.bitmap {
+                Some(bitmap) => bitmap.write(&writing, || false).await,
+                None => Ok(()),
+            }
+        };
+        // One that has begun keeps the next out, whoever has given up by then.
+        core.env.spawn.persist(writes).await
     }
 
     /// How many blocks of the bitmap on the members cannot be read, all of which are
