@@ -315,6 +315,7 @@ impl Core {
         let mut unreadable = Vec::new();
         for role in 0..self.shape.members() {
             let Some(member) = self.in_sync(role) else {
+                grant.give_back(sum);
                 return Ok(());
             };
             let (buf, result) = self.read_of(role, &member, at, grant.take(len)).await;

@@ -1,10 +1,12 @@
 //! What a scrub finds, and which bytes a repair trusts.
 
-use crate::common::{Bench, drive, refused, run, spoil, strike};
+use crate::common::{Bench, drive, options, refused, run, spoil, strike};
+use crate::faulty::{Op, faulty, slow};
 use block::{Device, Extent, Fua, Kind, Lba, Nanos, Sectors};
+use futures_util::future::join;
 use raid::{Level, ScrubReport, Scrubbed};
 use sim::{Effect, Ops, Rule, When};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Where data begins on a member, of three with a journal.
@@ -235,4 +237,33 @@ fn a_scrub_ends_with_its_array_and_asks_nothing_of_members_afterwards() {
             });
         }
     }
+}
+
+/// Where two members cannot be read a stripe is looked at block by block; a third that is lost
+/// meanwhile ends that, and nothing else.
+#[test]
+fn a_member_that_is_lost_while_blocks_are_looked_at_ends_no_more_than_that() {
+    run(1, 1, &[8; 3], async |bench| {
+        let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
+        array.close().await.unwrap();
+        drop(array);
+        bench.sleep(300).await;
+        let data = Extent::new(Lba(data_at(Level::Raid5)), Sectors(1024));
+        let is_block = move |op: Op| matches!(op, Op::Read(of) if of.len == Sectors(1)) && op.reads(data);
+        let held = Rc::new(Cell::new(true));
+        let holds = held.clone();
+        let all = vec![
+            faulty(&bench, 0, move |op| op.reads(data)),
+            faulty(&bench, 1, move |op| op.reads(data)),
+            slow(&bench, 2, move |op| holds.get() && is_block(op), |_| false),
+        ];
+        let array = bench.assemble_with(all, options()).await.unwrap();
+        let losing = async {
+            bench.sleep(100).await;
+            array.fail(2).await.unwrap();
+            held.set(false);
+        };
+        let (found, ()) = join(array.scrub(false), losing).await;
+        assert!(found.unwrap().skipped > 0);
+    });
 }
