@@ -77,6 +77,18 @@ pub(super) fn befall(sim: &mut Sim, outside: &Rc<Outside>, number: u64) {
         Trouble::Rots if number > 0 => rot(sim, outside, rng),
         Trouble::Idles if number > 0 && rng.chance(0.4) => rot(sim, outside, rng),
         Trouble::Reshapes => reshape(sim, outside, rng, number),
+        Trouble::Images => {
+            if let Some((unit, own)) = outside.copied.take() {
+                outside.media[unit].restore(&own);
+            }
+            // Only what ended in order has counted what was written since.
+            let image = outside.image.take();
+            if let Some((unit, image)) = image.filter(|_| outside.rested.get()) {
+                outside.media[unit].restore(&image);
+                outside.rotten.set(true);
+                outside.meet(Class::StartImage);
+            }
+        }
         Trouble::Hangs
             if outside.sound.get()
                 && number > 0
@@ -98,15 +110,27 @@ fn rot(sim: &mut Sim, outside: &Outside, rng: &mut Rng) {
     let unit = rng.below(outside.scenario.members as u64) as usize;
     let mut place = trouble::metadata(rng, outside.data_at.get());
     if let Some(stale) = outside.stale.take() {
-        outside.revive(stale);
+        let fate = rng.below(4);
+        if fate > 0 || unit == stale {
+            outside.revive(stale);
+        }
         if unit == stale {
             return;
         }
         // One copy of what knows of the loss.
         place = Extent::new(Lba(8 * rng.below(2)), Sectors(8));
-        outside.meet(Class::RotBesideStale);
+        outside.meet(match fate {
+            0 => Class::RotBesideAway,
+            1 => Class::RotBesideBlank,
+            _ => Class::RotBesideStale,
+        });
+        if fate == 1 {
+            blank(outside, stale);
+        }
     } else if !outside.sound.get() {
         return;
+    } else if outside.scenario.trouble == Trouble::Rots && rng.chance(0.4) {
+        return noise(outside, rng, unit);
     }
     let at = Lba(place.start.0 + rng.below(place.len.0));
     for _ in 0..rng.between(1, 3) {
@@ -116,6 +140,30 @@ fn rot(sim: &mut Sim, outside: &Outside, rng: &mut Rng) {
     }
     outside.rotten.set(true);
     outside.meet(Class::Rot);
+}
+
+/// Leaves nothing on a unit that says what it was.
+pub(super) fn blank(outside: &Outside, unit: usize) {
+    let metadata = vec![0; outside.data_at.get() as usize * 512];
+    outside.media[unit].write(Lba::ZERO, &metadata);
+}
+
+/// Puts noise over one superblock of a unit, or over all of its first sectors.
+fn noise(outside: &Outside, rng: &mut Rng, unit: usize) {
+    let (from, to) = match rng.below(4) {
+        0 => (0, 8),
+        1 => (8, 16),
+        2 => (0, 16),
+        _ => (0, 24),
+    };
+    let bytes = (from * 64..to * 64).flat_map(|_| rng.bits().to_le_bytes());
+    let bytes: Vec<u8> = bytes.collect();
+    outside.media[unit].write(Lba(from), &bytes);
+    outside.rotten.set(true);
+    outside.meet(match to - from {
+        8 => Class::NoiseOneCopy,
+        _ => Class::Noise,
+    });
 }
 
 /// Has a member answer with another shape, for one life.

@@ -4,13 +4,17 @@
 //! Not here: what only some scenarios have (`strikes`).
 
 use super::life::Life;
+use super::refuse::ANYWHERE;
 use super::report::Class;
 use super::trouble::Trouble;
-use block::{Kind, Nanos};
-use raid::MemberState;
+use block::{Extent, Kind, Lba, Nanos, Sectors};
+use raid::{MemberState, Scrubbed};
 use sim::Rng;
 use std::rc::Rc;
 
+/// Where the superblocks of a member end, and its map.
+const SUPERBLOCKS_END: u64 = 16;
+const MAP_END: u64 = 24;
 pub(super) const LOOK: Nanos = Nanos::from_micros(50);
 /// By then the array has acted on a write that was refused.
 const ACTED: Nanos = Nanos::from_millis(20);
@@ -89,8 +93,14 @@ impl Chaos {
         let report = self.life.array.report();
         let missing = |m: &raid::MemberReport| m.state.is_failed();
         let missing = report.members.iter().any(missing);
-        self.life.refuse(disk, self.refusing.between(1, 3));
-        let span = Nanos(self.refusing.between(50_000, 5_000_000));
+        let writes = self.refusing.between(1, 3);
+        let span = match self.life.scenario.trouble {
+            Trouble::Records => self.refuse_metadata(disk, writes).await,
+            _ => {
+                self.life.refuse(disk, writes, ANYWHERE, 0);
+                Nanos(self.refusing.between(50_000, 5_000_000))
+            }
+        };
         self.cut_soon();
         self.life.env.timer.sleep(span).await;
         self.life.refusals.disarm();
@@ -100,10 +110,48 @@ impl Chaos {
         // Only then may a disk be unplugged: not two members are lost at once.
         self.life.env.timer.sleep(ACTED).await;
         if self.life.refusals.count.get() > before {
+            self.meet_places(before);
             self.life.meet(match state {
                 Some(MemberState::Rebuilding { .. }) => Class::RefusedInFill,
                 Some(_) if missing => Class::RefusedDegraded,
                 _ => Class::Refused,
+            });
+        }
+    }
+
+    /// Has `disk` refuse some `writes` of metadata of one kind; for how long.
+    async fn refuse_metadata(&mut self, disk: usize, writes: u64) -> Nanos {
+        let data_at = self.life.data_at.get();
+        let (from, to) = match self.refusing.below(3) {
+            0 => (0, SUPERBLOCKS_END),
+            1 => (SUPERBLOCKS_END, MAP_END),
+            _ => (MAP_END, data_at),
+        };
+        let within = Extent::new(Lba(from), Sectors(to - from));
+        let skipped = self.refusing.below(5);
+        self.life.refuse(disk, writes, within, skipped);
+        let events = if from == 0 { skipped + 1 } else { 0 };
+        for since in 0..events {
+            // Each is an event, which all members get.
+            let scrubbed = Scrubbed {
+                since: since + 1,
+                ended: false,
+            };
+            if let Err(error) = self.life.array.set_scrubbed(scrubbed).await {
+                self.life.hear(&error);
+            }
+        }
+        Nanos(self.refusing.between(50_000, 20_000_000))
+    }
+
+    /// Notes which metadata was refused since `before`.
+    fn meet_places(&self, before: u64) {
+        for at in self.life.refusals.places_since(before) {
+            self.life.meet(match at.0 {
+                0..SUPERBLOCKS_END => Class::RefusedSuperblock,
+                SUPERBLOCKS_END..MAP_END => Class::RefusedMap,
+                at if at < self.life.data_at.get() => Class::RefusedRecord,
+                _ => continue,
             });
         }
     }

@@ -180,7 +180,7 @@ pub(super) async fn write_durably(life: &Life, sectors: Range<u64>) -> bool {
     life.acked.get() > acked
 }
 
-async fn flush(life: &Life) {
+pub(super) async fn flush(life: &Life) {
     let (before, mark) = (life.before(), life.model.borrow_mut().flush());
     match life.gate.flush().await {
         Ok(()) => life.model.borrow_mut().flushed(mark),

@@ -108,8 +108,10 @@ pub(super) async fn finish(life: &Rc<Life>, chaos: &mut Chaos) {
     if life.scenario.trouble == Trouble::Idles && !life.is_last() {
         return idle(life).await;
     }
-    if life.scenario.trouble == Trouble::Rots && !life.is_last() {
-        chaos.leave_stale().await;
+    match life.scenario.trouble {
+        Trouble::Rots if !life.is_last() => chaos.leave_stale().await,
+        Trouble::Images if !life.is_last() => chaos.leave_image().await,
+        _ => {}
     }
     if let Err(error) = life.array.close().await {
         life.violate(format!("it cannot be closed: {error}"));

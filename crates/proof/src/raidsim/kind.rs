@@ -34,6 +34,14 @@ pub enum Trouble {
     Idles,
     /// A lost member returns while a spare takes its place.
     Races,
+    /// Servers are restarted, and forget what no flush had covered.
+    Forgets,
+    /// Members come back as images of themselves, blank, or as copies of others.
+    Images,
+    /// The process is paused.
+    Pauses,
+    /// Writes of metadata are refused.
+    Records,
 }
 
 impl Trouble {
@@ -52,6 +60,10 @@ impl Trouble {
             44..48 => Trouble::Memory,
             48..51 => Trouble::Idles,
             51..56 => Trouble::Races,
+            56..60 => Trouble::Forgets,
+            60..64 => Trouble::Images,
+            64..66 => Trouble::Pauses,
+            66..70 => Trouble::Records,
             _ => Trouble::None,
         }
     }
@@ -60,7 +72,17 @@ impl Trouble {
         use Trouble::*;
         matches!(
             self,
-            Metadata | Replaces | Several | Nested | Spoils | Rots | Races
+            Metadata
+                | Replaces
+                | Several
+                | Nested
+                | Spoils
+                | Rots
+                | Races
+                | Forgets
+                | Images
+                | Pauses
+                | Records
         )
     }
 }

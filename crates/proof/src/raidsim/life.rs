@@ -7,10 +7,10 @@ use super::report::{Class, Report};
 use super::scenario::Scenario;
 use super::unit::Unit;
 use crate::stamp::Value;
-use block::{BoxDevice, Device, Env, Gate, IoError, Kind, Nanos, Sectors};
+use block::{BoxDevice, Device, Env, Extent, Gate, IoError, Kind, Nanos, Sectors};
 use raid::{Array, Candidate, MemberReport, MemberState, Options, Uuid};
 use shard::Local;
-use sim::{Control, Rng, SimDriver};
+use sim::{Control, Image, Medium, Rng, SimDriver};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::{Deref, Range};
@@ -37,6 +37,12 @@ pub(crate) struct Outside {
     pub(crate) refusals: Rc<Refusals>,
     /// How often the server of each unit was restarted.
     pub(crate) forgotten: Vec<Rc<Cell<u64>>>,
+    /// What holds the bytes of each unit that is a disk.
+    pub(super) media: Vec<Medium>,
+    /// What a unit is to be again before the next life.
+    pub(super) image: RefCell<Option<(usize, Image)>>,
+    /// The unit that holds what another one does, and what it held.
+    pub(super) copied: RefCell<Option<(usize, Image)>>,
     /// Every member was in sync and every disk there when last seen.
     pub(super) whole: Cell<bool>,
     /// Every member was in sync and known to be when last seen, whatever was refused
@@ -251,11 +257,11 @@ impl Life {
         self.outside.fresh()
     }
 
-    /// From now on `disk` refuses some writes.
-    pub(crate) fn refuse(&self, disk: usize, writes: u64) {
+    /// From now on `disk` refuses some writes: after `skipped` of those to `within`.
+    pub(crate) fn refuse(&self, disk: usize, writes: u64, within: Extent, skipped: u64) {
         self.whole.set(false);
         self.sound.set(false);
-        self.refusals.arm(disk, writes);
+        self.refusals.arm(disk, writes, within, skipped);
     }
 
     fn is_partial(&self, sectors: &Range<u64>) -> bool {

@@ -11,14 +11,30 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+/// Everywhere.
+pub(crate) const ANYWHERE: Extent = Extent {
+    start: Lba::ZERO,
+    len: Sectors(u64::MAX),
+};
+
+/// A disk that is to refuse writes.
+#[derive(Clone, Copy)]
+struct Armed {
+    disk: usize,
+    /// So many more of those that touch this,
+    left: u64,
+    within: Extent,
+    /// after so many that it takes.
+    skipped: u64,
+}
+
 /// Which disk of an array refuses, and how often that was so.
 pub(crate) struct Refusals {
-    /// The disk, and how many more writes it refuses.
-    armed: Cell<Option<(usize, u64)>>,
+    armed: Cell<Option<Armed>>,
     /// Writes refused so far, those included that are being refused.
     pub(crate) count: Cell<u64>,
-    /// The disk that refused each.
-    by: RefCell<Vec<usize>>,
+    /// The disk that refused each, and where it began.
+    by: RefCell<Vec<(usize, Lba)>>,
     being: Cell<u64>,
     rng: RefCell<Rng>,
 }
@@ -36,12 +52,25 @@ impl Refusals {
 
     /// The disks that have refused something since `count` writes had been.
     pub(crate) fn since(&self, count: u64) -> BTreeSet<usize> {
-        self.by.borrow()[count as usize..].iter().copied().collect()
+        let by = self.by.borrow();
+        by[count as usize..].iter().map(|(disk, _)| *disk).collect()
     }
 
-    /// From now on `disk` refuses `writes` writes, and no other.
-    pub(crate) fn arm(&self, disk: usize, writes: u64) {
-        self.armed.set(Some((disk, writes)));
+    /// Where those writes began that were refused since.
+    pub(crate) fn places_since(&self, count: u64) -> Vec<Lba> {
+        let by = self.by.borrow();
+        by[count as usize..].iter().map(|(_, at)| *at).collect()
+    }
+
+    /// From now on `disk` refuses `writes` writes to `within`, after `skipped` of them, and no
+    /// other.
+    pub(crate) fn arm(&self, disk: usize, writes: u64, within: Extent, skipped: u64) {
+        self.armed.set(Some(Armed {
+            disk,
+            left: writes,
+            within,
+            skipped,
+        }));
     }
 
     /// No disk refuses anything that it is asked from now on.
@@ -60,13 +89,20 @@ impl Refusals {
         self.being.set(0);
     }
 
-    /// How many of a write's `blocks` land although it fails; `None` if it does
+    /// How many of the `blocks` of a write to `extent` land although it fails; `None` if it does
     /// not.
-    fn strike(&self, disk: usize, blocks: u64) -> Option<u64> {
-        let (armed, left) = self.armed.get().filter(|(armed, _)| *armed == disk)?;
-        self.armed.set((left > 1).then_some((armed, left - 1)));
+    fn strike(&self, disk: usize, extent: Extent, blocks: u64) -> Option<u64> {
+        let strikes = |armed: &Armed| armed.disk == disk && armed.within.overlaps(extent);
+        let armed = self.armed.get().filter(strikes)?;
+        if armed.skipped > 0 {
+            let skipped = armed.skipped - 1;
+            self.armed.set(Some(Armed { skipped, ..armed }));
+            return None;
+        }
+        let left = armed.left - 1;
+        self.armed.set((left > 0).then_some(Armed { left, ..armed }));
         self.count.set(self.count.get() + 1);
-        self.by.borrow_mut().push(disk);
+        self.by.borrow_mut().push((disk, extent.start));
         Some(self.rng.borrow_mut().between(0, blocks))
     }
 }
@@ -81,7 +117,8 @@ pub(crate) struct Refusing {
 impl Refusing {
     fn landing(&self, extent: Extent) -> Option<Sectors> {
         let block = self.disk.geometry().block.0;
-        let landed = self.refusals.strike(self.index, extent.len.0 / block)?;
+        let blocks = extent.len.0 / block;
+        let landed = self.refusals.strike(self.index, extent, blocks)?;
         Some(Sectors(landed * block))
     }
 

@@ -42,7 +42,7 @@ classes! {
     HungForGood, "a member did not answer and was left behind";
     LateWrite, "a member was given back while a write to it, given up, had still to land";
     SlowDevice, "a member answered slowly";
-    SilentNeeded, "somebody was events of a member that did not answer and could not be done without";
+    SilentNeeded, "somebody was told of a member that did not answer and could not be done without";
     Discard, "sectors were discarded";
     DiscardRefused, "a member refused a discard";
     ReplaceSound, "a sound member was replaced";
@@ -63,6 +63,20 @@ classes! {
     Spoiled, "sectors could not be read after a loss of power";
     MemoryFull, "clients waited for memory, holding all that they may";
     IdleCut, "the power was lost after hours without a write";
+    Forgot, "a server was restarted, and forgot what no flush had covered";
+    ForgotRead, "a member was left behind at a read for what it may have forgotten";
+    ReturnImage, "a lost member returned as an older image of itself";
+    ReturnBlank, "a lost member returned blank";
+    ReturnCopy, "a lost member returned as a copy of another, and was refused";
+    StartImage, "an older image of a member was there when the array started";
+    Paused, "the process was paused for longer than a member may take";
+    RefusedSuperblock, "a member refused a superblock";
+    RefusedMap, "a member refused the write-intent map";
+    RefusedRecord, "a member refused a record of its journal";
+    Noise, "a member's first sectors were noise, both superblocks among them";
+    NoiseOneCopy, "one superblock of a member was noise";
+    RotBesideAway, "a bit of the newest superblock flipped while another member was away";
+    RotBesideBlank, "a bit of the newest superblock flipped while another member was back blank";
 }
 
 /// One run.

@@ -18,7 +18,7 @@ use block::{Geometry, Nanos};
 use futures_util::future::join;
 use raid::{Level, Plan, create, examine};
 use shard::Local;
-use sim::{Budget, DiskSpec, Rng, Sim, SimDriver, World};
+use sim::{Budget, DiskSpec, Medium, Rng, Sim, SimDriver, World};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -76,12 +76,21 @@ fn world(scenario: &Scenario) -> (World, Vec<Unit>) {
     (world, units)
 }
 
+/// What holds the bytes of each unit that is a disk.
+fn media(world: &World, units: &[Unit]) -> Vec<Medium> {
+    let of = |unit: &Unit| world.medium(unit.targets[0]).expect("it keeps its bytes");
+    units.iter().map(of).collect()
+}
+
 fn run_once(scenario: Scenario) -> Report {
     let seed = scenario.seed;
     let (world, units) = world(&scenario);
     let outside = Rc::new(Outside {
         control: world.control(),
         forgotten: units.iter().map(|_| Rc::default()).collect(),
+        media: media(&world, &units),
+        image: RefCell::default(),
+        copied: RefCell::default(),
         units,
         inner: RefCell::default(),
         blinked: RefCell::default(),
@@ -90,7 +99,8 @@ fn run_once(scenario: Scenario) -> Report {
         dead: RefCell::new(BTreeSet::new()),
         reshaped: Cell::new(None),
         tolerant: scenario.latent && (scenario.losses || scenario.refusals)
-            || matches!(scenario.trouble, Trouble::Metadata | Trouble::Spoils) && scenario.losses,
+            || matches!(scenario.trouble, Trouble::Metadata | Trouble::Spoils) && scenario.losses
+            || scenario.trouble == Trouble::Forgets && scenario.latent,
         refusals: Refusals::new(Rng::fork(seed, 4)),
         whole: Cell::new(true),
         sound: Cell::new(true),

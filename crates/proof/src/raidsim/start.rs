@@ -2,6 +2,7 @@
 //! cannot be read or written could have carried the array on without the others.
 
 use super::life::Outside;
+use super::refuse::ANYWHERE;
 use super::report::Class;
 use super::trouble::Trouble;
 use block::{Env, Extent, IoError, IoResult, Lba, Nanos, Sectors};
@@ -133,7 +134,9 @@ fn arm(outside: &Outside, number: u64) -> u64 {
     let refused = outside.refusals.count.get();
     if outside.scenario.refusals && refusing.chance(0.3) {
         let disk = refusing.below(outside.units.len() as u64) as usize;
-        outside.refusals.arm(disk, refusing.between(1, 3));
+        outside
+            .refusals
+            .arm(disk, refusing.between(1, 3), ANYWHERE, 0);
     }
     refused
 }

@@ -1,11 +1,13 @@
 //! What the troublemaker does in scenarios of one kind: hangs, replaces, loses
 //! several members, or gives one back while a spare takes its place.
 
+use super::between::blank;
 use super::chaos::{Chaos, LOOK};
 use super::client;
 use super::report::Class;
 use super::trouble::Trouble;
 use block::{Kind, Nanos};
+use raid::MemberState;
 
 impl Chaos {
     /// Does what belongs to the trouble of this scenario; whether it did anything.
@@ -20,6 +22,9 @@ impl Chaos {
             Trouble::Several => self.lose_several().await,
             Trouble::Nested => self.lose_within().await,
             Trouble::Races => self.race().await,
+            Trouble::Forgets => self.forget().await,
+            Trouble::Images => self.return_changed().await,
+            Trouble::Pauses => self.pause().await,
             _ => false,
         }
     }
@@ -223,6 +228,129 @@ impl Chaos {
         let taken = report.members[member.role].device.as_deref();
         if spares > 0 && taken.is_some_and(|name| *name != *format!("disk-{unit}")) {
             self.life.meet(Class::ReturnInSpare);
+        }
+        true
+    }
+
+    /// Restarts the server of a member, which is back at once and has forgotten writes.
+    async fn forget(&mut self) -> bool {
+        if !self.is_calm() {
+            self.take_back().await;
+            return false;
+        }
+        let unit = self.any_unit();
+        if self.life.member(unit).is_none() {
+            return false;
+        }
+        self.life.meet(Class::Forgot);
+        self.life.whole.set(false);
+        self.life.sound.set(false);
+        let forgotten = &self.life.forgotten[unit];
+        forgotten.set(forgotten.get() + 1);
+        self.life.control.forget(self.life.units[unit].targets[0]);
+        let span = Nanos(self.striking.between(1_000, 5_000_000));
+        self.life.env.timer.sleep(span).await;
+        let left = |m: raid::MemberReport| m.state.is_failed();
+        if self.life.member(unit).is_some_and(left) {
+            self.life.meet(Class::ForgotRead);
+        }
+        // Nobody else is lost before whoever flushes has seen it.
+        client::flush(&self.life).await;
+        true
+    }
+
+    /// Unplugs a member, which returns with what it held some time ago, with nothing, or with what
+    /// another member holds.
+    async fn return_changed(&mut self) -> bool {
+        if !self.is_calm() {
+            return false;
+        }
+        let unit = self.any_unit();
+        let Some(member) = self.life.member(unit) else {
+            return false;
+        };
+        let image = self.life.media[unit].save();
+        let span = Nanos(self.striking.below(300_000_000));
+        self.life.env.timer.sleep(span).await;
+        if self.life.is_over() || !self.is_calm() {
+            return true;
+        }
+        self.life.kill(unit);
+        self.noticed(unit, member.role).await;
+        let kind = self.striking.below(4);
+        match kind {
+            0 => blank(&self.life, unit),
+            1 => self.refuse_copy(unit).await,
+            _ => self.life.media[unit].restore(&image),
+        }
+        self.life.meet(match kind {
+            0 => Class::ReturnBlank,
+            1 => Class::ReturnCopy,
+            _ => Class::ReturnImage,
+        });
+        self.give_back().await;
+        true
+    }
+
+    /// Gives `unit` back with what another member holds, which has to be refused.
+    async fn refuse_copy(&mut self, unit: usize) {
+        let members = 0..self.life.units.len();
+        let serves = |other: &usize| {
+            let member = self.life.member(*other).filter(|_| *other != unit);
+            member.is_some_and(|m| m.state == MemberState::InSync)
+        };
+        if let Some(other) = members.into_iter().find(serves) {
+            let (own, copy) = (self.life.media[unit].save(), self.life.media[other].save());
+            *self.life.copied.borrow_mut() = Some((unit, own));
+            self.life.media[unit].restore(&copy);
+            self.life.revive(unit);
+            self.life.env.timer.sleep(LOOK).await;
+            let candidate = self.life.candidate(unit).expect("a disk");
+            let added = self.life.array.add(candidate, self.life.fresh(), true).await;
+            if added.is_ok() && !self.life.is_over() {
+                let what = format!("disk {unit} is a copy of disk {other}, and was taken");
+                self.life.violate(what);
+            }
+            self.life.kill(unit);
+            self.life.copied.take();
+        }
+        blank(&self.life, unit);
+    }
+
+    /// Perhaps ends a life so that a member is an older image of itself at the next start.
+    pub(super) async fn leave_image(&mut self) {
+        let unit = self.any_unit();
+        if self.life.member(unit).is_none() || self.striking.chance(0.4) {
+            return;
+        }
+        let image = self.life.media[unit].save();
+        for _ in 0..self.striking.between(1, 6) {
+            let at = self.striking.below(self.life.sectors / 8 - 1) * 8;
+            if !client::write_durably(&self.life, at..at + 8).await {
+                return;
+            }
+        }
+        let span = Nanos(self.striking.below(300_000_000));
+        self.life.env.timer.sleep(span).await;
+        *self.life.image.borrow_mut() = Some((unit, image));
+    }
+
+    /// Pauses the process: no member is lost for that.
+    async fn pause(&mut self) -> bool {
+        if !self.is_calm() {
+            return false;
+        }
+        let timeout = self.life.scenario.timeout.expect("set with pauses");
+        self.life.meet(Class::Paused);
+        let span = self.striking.between(timeout.0, timeout.0 * 20);
+        self.life.control.pause(Nanos(span));
+        self.life.env.timer.sleep(Nanos(timeout.0 * 3)).await;
+        let report = self.life.array.report();
+        if report.members.iter().any(|m| m.state.is_failed()) {
+            let events = self.life.array.events().0;
+            let last = events.last().map(|event| event.what.clone());
+            let what = format!("a pause of the process cost a member: {last:?}");
+            self.life.violate(what);
         }
         true
     }

@@ -76,6 +76,16 @@ pub(super) fn add_to(scenario: &mut Scenario) {
             scenario.clients = rng.between(12, 40);
             scenario.operations = rng.between(20, 40);
         }
+        Trouble::Forgets => {
+            scenario.latent = rng.chance(0.5);
+            scenario.losses &= !scenario.latent;
+        }
+        Trouble::Images => scenario.lives = scenario.lives.max(2),
+        Trouble::Pauses => {
+            scenario.timeout = Some(Nanos::from_millis(rng.between(50, 200)));
+            scenario.losses = false;
+        }
+        Trouble::Records => scenario.refusals = true,
         Trouble::Races => {
             scenario.spares = 1;
             (scenario.losses, scenario.slow) = (true, true);
