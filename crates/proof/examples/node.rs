@@ -1,21 +1,26 @@
-//! Runs the campaign of nodes; exits with 1 on a violation. With `--first` it ends at the
-//! first one, which is what mutations are tried with.
+//! Runs the campaign of nodes, or of their write-back volumes; exits with 1 on a violation. With
+//! `--first` it ends at the first one, which is what mutations are tried with.
 //!
-//! `node --seeds N --start S --threads T --first --json`
+//! `node --seeds N --start S --threads T --first --json --write-back`
 
 use proof::arguments::Arguments;
 use proof::mutants::VIOLATION;
-use proof::nodesim::{Request, command, run};
+use proof::nodesim::{self, Request, write_back};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let asked = match Arguments::get(1000, &["threads=", "first", "json"]) {
+    let asked = match Arguments::get(1000, &["threads=", "first", "json", "write-back"]) {
         Ok(asked) => asked,
         Err(status) => return status,
     };
+    let logged = asked.has("write-back");
+    let run = |seed| match logged {
+        true => write_back::run(seed).violation,
+        false => nodesim::run(seed).violation,
+    };
     if asked.has("first") {
         for seed in asked.range() {
-            if let Some(what) = run(seed).violation {
+            if let Some(what) = run(seed) {
                 println!("seed {seed}: {what}");
                 return ExitCode::from(VIOLATION as u8);
             }
@@ -28,7 +33,11 @@ fn main() -> ExitCode {
         threads: asked.threads(),
         json: asked.has("json"),
     };
-    match command(&request) {
+    let done = match logged {
+        true => write_back::command(&request),
+        false => nodesim::command(&request),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(what) => {
             eprintln!("{what}");

@@ -71,6 +71,16 @@ pub fn over<T: Default + Send, R>(
     sum.into_inner().unwrap_or_else(PoisonError::into_inner).0
 }
 
+/// What `case` comes to; a panic is an error.
+pub(crate) fn caught<T>(case: impl FnOnce() -> T) -> Result<T, String> {
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(case));
+    caught.map_err(|cause| {
+        let text = cause.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(cause.downcast_ref::<&str>().copied());
+        format!("a panic: {}", text.unwrap_or("without words"))
+    })
+}
+
 /// What a case met.
 #[derive(Clone, Debug)]
 pub struct Report<C> {

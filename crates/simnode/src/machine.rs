@@ -67,6 +67,8 @@ pub struct Machine {
     file: RefCell<Config>,
     /// What memory can be had, if that is limited.
     memory: Cell<Option<u64>>,
+    /// What disks are known by that are others than before.
+    renamed: RefCell<BTreeMap<String, &'static str>>,
 }
 
 impl Machine {
@@ -120,6 +122,7 @@ impl Machine {
             events: RefCell::default(),
             file: RefCell::new(config.clone()),
             memory: Cell::new(None),
+            renamed: RefCell::default(),
         }))
     }
 
@@ -175,6 +178,21 @@ impl Machine {
     /// killed and found again.
     pub fn forget(&self, path: &str) {
         self.control.forget(self.place(path).target());
+    }
+
+    /// The disk behind `path` is known by another name than its path; by that again if none is
+    /// given.
+    pub fn rename(&self, path: &str, name: Option<&'static str>) {
+        let mut renamed = self.renamed.borrow_mut();
+        match name {
+            Some(name) => renamed.insert(path.into(), name),
+            None => renamed.remove(path),
+        };
+    }
+
+    /// The file beside the log of a volume.
+    pub fn log_witness(&self, volume: &str) -> TargetId {
+        self.logs[volume].0
     }
 
     /// So much memory can be had.
@@ -372,7 +390,8 @@ impl Platform for SimPlatform {
     }
 
     async fn identity(&self, place: &str) -> Identity {
-        Identity::new(place)
+        let renamed = self.machine.renamed.borrow();
+        Identity::new(renamed.get(place).unwrap_or(&place))
     }
 
     async fn place(&self, device: &config::Device) -> control::place::Place {

@@ -2,7 +2,13 @@
 
 use block::{Geometry, Nanos, Sectors};
 use cache::log::Cleaning;
+use control::config::Config;
+use node::{Devices, Platform, Target, Wish, recover};
 use sim::{DiskSpec, Service, Span};
+use simnode::SimPlatform;
+use std::path::Path;
+use std::pin::Pin;
+use std::rc::Rc;
 
 const TEXT: &str = r#"
 [[device]]
@@ -55,4 +61,30 @@ pub(super) fn disk(name: &str, mib: u64, micros: u64) -> DiskSpec {
     let mut spec = DiskSpec::new(geometry);
     spec.service = Service::uniform(Span::exactly(Nanos::from_micros(micros)));
     spec
+}
+
+type Recovered = Pin<Box<dyn Future<Output = Result<String, String>>>>;
+
+/// What `pool recover` does about the log of the volume, and says.
+pub(super) fn recovered(
+    config: Rc<Config>,
+    wish: Wish,
+    to: Option<&'static str>,
+) -> impl FnOnce(SimPlatform) -> Recovered {
+    move |platform| {
+        Box::pin(async move {
+            let devices = Devices::new(&config, platform.clone());
+            let logs = platform.logs().await.map_err(|error| error.to_string())?;
+            let target = to.map(|path| Target {
+                path: Path::new(path),
+                make: None,
+            });
+            let target = target.as_ref();
+            let volume = &config.volumes[0];
+            let done = recover(&devices, &platform, volume, &logs, wish, target).await;
+            let ended = devices.stop().await;
+            ended.map_err(|error| error.to_string())?;
+            Ok(done?.to_string())
+        })
+    }
 }

@@ -13,7 +13,6 @@
 mod chaos;
 mod client;
 mod life;
-#[cfg(test)]
 mod logged;
 mod mistakes;
 #[cfg(test)]
@@ -24,8 +23,7 @@ mod report;
 mod returned;
 mod run;
 mod scenario;
-#[cfg(test)]
-mod write_back;
+pub mod write_back;
 
 pub use crate::campaign::Request;
 pub use report::{Class, Report, Totals};

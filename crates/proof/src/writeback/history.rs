@@ -92,6 +92,16 @@ impl History {
         }
     }
 
+    /// Of a volume that begins as an image, durably.
+    pub fn from_image(image: &[Option<Value>]) -> History {
+        let mut history = History::new(image.len());
+        for (sector, value) in image.iter().enumerate() {
+            let op = history.begin(sector..sector + 1, value.unwrap_or(ANYTHING));
+            history.answer(op, true, Nanos::ZERO);
+        }
+        history
+    }
+
     fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock

@@ -26,7 +26,7 @@ use cache::log::Cleaning;
 pub use case::{Case, Cut, Loss, Step};
 pub use command::command;
 pub use history::{Earlier, Flush, History, Op};
-#[cfg(all(test, feature = "nodes"))]
+#[cfg(feature = "nodes")]
 pub(crate) use replay::replay as replay_journal;
 pub use report::{Landing, Report, Summary, Totals};
 pub use run::{campaign, run};

@@ -4,7 +4,7 @@ use super::bench::{Bench, Watched};
 use super::case::{COPIES, Case, Cut, DAEMON, JOURNAL, ORIGIN, size};
 use super::life;
 use super::report::{Landing, Report, Totals};
-use crate::campaign::over;
+use crate::campaign::{caught, over};
 use block::{Geometry, Nanos, Sectors, ShardId};
 use cache::log::Cleaning;
 use layout::{BLOCK_SECTORS, LOG_AREA};
@@ -23,11 +23,9 @@ const LIFE_MAX: Nanos = Nanos::from_secs(1000);
 /// Runs a case. A panic is a violation.
 pub fn run(case: &Case) -> Report {
     let case = case.clone();
-    std::panic::catch_unwind(|| run_once(case)).unwrap_or_else(|cause| {
-        let text = cause.downcast_ref::<String>().map(String::as_str);
-        let text = text.or(cause.downcast_ref::<&str>().copied());
+    caught(|| run_once(case)).unwrap_or_else(|what| {
         let mut report = Report::default();
-        report.violation = Some(format!("a panic: {}", text.unwrap_or("without words")));
+        report.violation = Some(what);
         report
     })
 }

@@ -3,7 +3,7 @@
 mod devices;
 mod pauses;
 
-use proof::nodesim::{replay, run};
+use proof::nodesim::{replay, run, write_back};
 
 const CASES: u64 = 25;
 
@@ -19,6 +19,14 @@ fn nodes_that_are_changed_and_lose_disks_lose_and_make_up_nothing() {
     all_right(0..CASES);
 }
 
+#[test]
+fn lives_of_a_write_back_volume_lose_and_make_up_nothing() {
+    for seed in 0..CASES {
+        let wrong = write_back::run(seed).violation;
+        assert_eq!(wrong, None, "replay: {}", write_back::replay(seed));
+    }
+}
+
 /// `docs/node-campaign.md` says what the node, or the campaign, was wrong about in these.
 #[test]
 fn seeds_that_found_something_stay_right() {
@@ -28,4 +36,6 @@ fn seeds_that_found_something_stay_right() {
 #[test]
 fn a_seed_is_a_case() {
     assert_eq!(format!("{:?}", run(3)), format!("{:?}", run(3)));
+    let [one, two] = [3, 3].map(write_back::run);
+    assert_eq!(format!("{one:?}"), format!("{two:?}"));
 }

@@ -1,11 +1,12 @@
 //! A machine whose volume owes something to its origin, and no daemon runs.
 
+pub(super) use crate::nodesim::logged::recovered;
 use crate::nodesim::logged::{BUFFER_BYTES, LOG_MIB, configuration, disk};
 use block::{Device, Fua, IoResult, Lba, Nanos, SECTOR_BYTES};
 use cache::log::Cleaning;
 use control::check::check_alone;
 use control::config::Config;
-use node::{Devices, Platform, Target, Wish, recover};
+use node::{Platform, Wish};
 use sim::{Budget, Outcome, Sim, World};
 use simnode::{Direct, Machine, Running, SimPlatform, run_alone};
 use std::path::Path;
@@ -304,30 +305,5 @@ impl Rig {
         let (held, here) = self.serve().expect("it is served");
         assert!(held == self.holds[..BYTES], "something else is served");
         assert_eq!(here, copies);
-    }
-}
-
-pub(super) type Recovered = std::pin::Pin<Box<dyn Future<Output = Result<String, String>>>>;
-
-pub(super) fn recovered(
-    config: Rc<Config>,
-    wish: Wish,
-    to: Option<&'static str>,
-) -> impl FnOnce(SimPlatform) -> Recovered {
-    move |platform| {
-        Box::pin(async move {
-            let devices = Devices::new(&config, platform.clone());
-            let logs = platform.logs().await.map_err(|error| error.to_string())?;
-            let target = to.map(|path| Target {
-                path: Path::new(path),
-                make: None,
-            });
-            let target = target.as_ref();
-            let volume = &config.volumes[0];
-            let done = recover(&devices, &platform, volume, &logs, wish, target).await;
-            let ended = devices.stop().await;
-            ended.map_err(|error| error.to_string())?;
-            Ok(done?.to_string())
-        })
     }
 }

@@ -1,0 +1,388 @@
+//! What befalls the devices of a write-back volume between two lives of its node.
+//!
+//! Invariants:
+//!     one fault at a time ⟹ the next life is served
+//!     two at a time ⟹ an attempt comes first, in which being refused is allowed, and older bytes
+//!                      are not; then one of them is mended
+//!     an attempt was refused ⟹ it has written nothing
+
+use super::client;
+use super::{Class, LOGS, ORIGIN, Outside, SECTORS, VOLUME, values};
+use crate::nodesim::logged::recovered;
+use crate::writeback::History;
+use block::{Extent, Kind, Lba, Nanos, SECTOR_BYTES, Sectors};
+use cache::log::Cleaning;
+use layout::{BLOCK_BYTES, BLOCK_SECTORS, LOG_AREA, LOG_SUPERBLOCKS, LOG_WITNESS_BYTES};
+use node::Wish;
+use shard::Local;
+use sim::{Effect, Image, Medium, Ops, Plan, Rng, Rule, Sim, SimDriver, When};
+use simnode::{Direct, Running, SimPlatform};
+use std::rc::Rc;
+
+/// How long an attempt may take.
+const SOON: Nanos = Nanos::from_secs(30);
+const BLOCKS: u64 = super::LOG_MIB << 8;
+
+/// A damaged block of one copy.
+pub(super) struct Damage {
+    copy: usize,
+    at: Lba,
+    /// What rot has taken, and what is there instead; none of a block that cannot be read.
+    rot: Option<[Vec<u8>; 2]>,
+}
+
+impl Damage {
+    /// What makes it unreadable.
+    pub(super) fn rule(&self, outside: &Outside) -> Option<Rule> {
+        self.rot.is_none().then(|| Rule {
+            disk: outside.machine.target(LOGS[self.copy]),
+            ops: Ops::Reads,
+            within: Some(Extent::new(self.at, Sectors(BLOCK_SECTORS))),
+            when: When::Always,
+            effect: Effect::Fail(Kind::Media),
+        })
+    }
+}
+
+/// What became of an attempt to serve.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Attempt {
+    Served,
+    Refused,
+}
+
+pub(super) struct Harms {
+    outside: Rc<Outside>,
+    rng: Rng,
+    blank: Image,
+    /// The devices of a log that was given up.
+    old: Option<[Image; 2]>,
+}
+
+fn bytes(medium: &Medium, at: Lba, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    medium.latest(at, &mut bytes);
+    bytes
+}
+
+fn block_of(block: u64) -> Lba {
+    Lba(block * BLOCK_SECTORS)
+}
+
+impl Harms {
+    /// Of devices that are blank still.
+    pub(super) fn new(outside: Rc<Outside>, rng: Rng) -> Harms {
+        let blank = outside.media.logs[0].save();
+        Harms {
+            outside,
+            rng,
+            blank,
+            old: None,
+        }
+    }
+
+    fn noise(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.rng.bits() as u8).collect()
+    }
+
+    /// Harms something before life `number`; the damage that is there in it.
+    pub(super) fn befall(&mut self, sim: &mut Sim, number: u64) -> Option<Damage> {
+        if number == 0 {
+            return None;
+        }
+        self.looks(sim);
+        let both = self.outside.has_both();
+        match self.rng.below(10) {
+            0 if both && !self.outside.was_torn.get() => self.spoil_a_superblock(),
+            1 if both => self.lose_witness(),
+            2 if both => return self.damaged_beside(),
+            3 | 4 if both => self.damaged_alone(sim),
+            // What a cut took from one copy the other alone may have.
+            5 if both && !self.outside.was_cut.get() => self.restore_an_image(),
+            6 => self.other_origin(sim),
+            7 | 8 if both => match self.old.is_some() {
+                true => self.old_log(sim),
+                false => self.give_up(sim),
+            },
+            _ => {}
+        }
+        None
+    }
+
+    /// After a kill, what is dirty is counted without a daemon.
+    fn looks(&mut self, sim: &mut Sim) {
+        let outside = self.outside.clone();
+        if !self.rng.chance(0.2) || outside.was_cut.get() || !outside.is_dirty() {
+            return;
+        }
+        match self.recover(sim, Wish::Look) {
+            Ok(said) if said.contains("owes origin nothing") => {
+                outside.violate(format!("data are dirty, and it is said: {said}"));
+            }
+            Ok(_) => outside.meet(Class::Looked),
+            Err(why) => outside.violate(format!("it cannot be looked at: {why}")),
+        }
+    }
+
+    fn recover(&self, sim: &mut Sim, wish: Wish) -> Result<String, String> {
+        let work = recovered(self.outside.config.clone(), wish, None);
+        let machine = self.outside.machine.clone();
+        let done = self.outside.boot(sim, Plan::default(), move |local| {
+            work(SimPlatform::new(machine, local))
+        });
+        done.unwrap_or_else(|| Err("the power went".into()))
+    }
+
+    /// One superblock of a pair is noise; the other says all.
+    fn spoil_a_superblock(&mut self) {
+        let outside = self.outside.clone();
+        let nth = self.rng.below(2) as usize;
+        let (medium, block) = match self.rng.below(4) {
+            copy @ 0..2 => (&outside.media.logs[copy as usize], LOG_SUPERBLOCKS[nth]),
+            2 if outside.cleaning == Cleaning::Journaled => {
+                (&outside.media.journal, LOG_SUPERBLOCKS[nth])
+            }
+            _ => (&outside.media.witness, nth as u64),
+        };
+        let len = [SECTOR_BYTES as usize, BLOCK_BYTES][self.rng.below(2) as usize];
+        let noise = self.noise(len);
+        medium.write(block_of(block), &noise);
+        outside.meet(Class::Noise);
+    }
+
+    fn lose_witness(&self) {
+        let zeroes = vec![0; LOG_WITNESS_BYTES as usize];
+        self.outside.media.witness.write(Lba::ZERO, &zeroes);
+        self.outside.meet(Class::NoWitness);
+    }
+
+    /// Damages a block of a copy that has something.
+    fn damage(&mut self) -> Option<Damage> {
+        let copy = self.rng.below(2) as usize;
+        let medium = self.outside.media.logs[copy].clone();
+        let used = |block: &u64| {
+            let there = bytes(&medium, block_of(*block), BLOCK_BYTES);
+            there.iter().any(|byte| *byte != 0)
+        };
+        let used: Vec<u64> = (LOG_AREA..BLOCKS).filter(used).collect();
+        if used.is_empty() {
+            return None;
+        }
+        let at = block_of(used[self.rng.below(used.len() as u64) as usize]);
+        let rot = self.rng.chance(0.5).then(|| {
+            let at = Lba(at.0 + self.rng.below(BLOCK_SECTORS));
+            let noise = self.noise(SECTOR_BYTES as usize);
+            (at, [bytes(&medium, at, SECTOR_BYTES as usize), noise])
+        });
+        let (at, rot) = match rot {
+            Some((at, rot)) => (at, Some(rot)),
+            None => (at, None),
+        };
+        if let Some([_, noise]) = &rot {
+            medium.write(at, noise);
+        }
+        Some(Damage { copy, at, rot })
+    }
+
+    /// Undoes damage that nobody has written over.
+    pub(super) fn mend(&self, damage: Option<Damage>) {
+        let Some(Damage { copy, at, rot }) = damage else {
+            return;
+        };
+        let medium = &self.outside.media.logs[copy];
+        if let Some([was, noise]) = rot
+            && bytes(medium, at, noise.len()) == noise
+        {
+            medium.write(at, &was);
+        }
+    }
+
+    fn damaged_beside(&mut self) -> Option<Damage> {
+        let damage = self.damage();
+        if damage.is_some() {
+            self.outside.meet(Class::Beside);
+        }
+        damage
+    }
+
+    /// A copy is damaged, and the other away or blank for one start.
+    fn damaged_alone(&mut self, sim: &mut Sim) {
+        let Some(damage) = self.damage() else {
+            return;
+        };
+        let outside = self.outside.clone();
+        let (logs, other) = (&outside.media.logs, 1 - damage.copy);
+        let was = logs[other].save();
+        let is_blank = self.rng.chance(0.4);
+        match is_blank {
+            true => logs[other].restore(&self.blank),
+            false => {
+                // It has nothing to lose with its power.
+                logs[other].restore(&was);
+                outside.machine.pull(LOGS[other]);
+            }
+        }
+        let attempt = self.attempt(sim, damage.rule(&outside), SOON, true);
+        outside.machine.give_back(LOGS[other]);
+        match attempt {
+            Attempt::Served => outside.meet(Class::DamageServed),
+            Attempt::Refused => {
+                outside.meet(Class::DamageRefused);
+                if is_blank {
+                    logs[other].restore(&was);
+                }
+            }
+        }
+        self.mend(Some(damage));
+    }
+
+    /// A device of the log is what it was in the middle of the life before.
+    fn restore_an_image(&mut self) {
+        let copy = self.rng.below(2) as usize;
+        if let Some(image) = self.outside.images.borrow_mut()[copy].take() {
+            self.outside.media.logs[copy].restore(&image);
+            self.outside.meet(Class::Image);
+        }
+    }
+
+    /// Another disk takes the origin's place for a while; nothing is written to it.
+    fn other_origin(&mut self, sim: &mut Sim) {
+        let outside = self.outside.clone();
+        let dirty = outside.is_dirty() && !outside.was_cut.get();
+        let was = outside.media.origin.save();
+        let other = self.noise((SECTORS * SECTOR_BYTES) as usize);
+        outside.media.origin.write(Lba::ZERO, &other);
+        let renamed = self.rng.chance(0.5);
+        outside.machine.rename(ORIGIN, renamed.then_some("another"));
+        let span = Nanos::from_secs(self.rng.between(1, 600));
+        let attempt = self.attempt(sim, None, span, false);
+        if outside.image(false) != other {
+            outside.violate("another disk than the origin was written".into());
+        }
+        match (attempt, dirty) {
+            (Attempt::Served, true) => {
+                outside.violate("it is served on another disk than its origin, and dirty".into());
+            }
+            (_, true) => outside.meet(Class::OtherOrigin),
+            (_, false) => outside.meet(Class::OtherOriginClean),
+        }
+        outside.machine.rename(ORIGIN, None);
+        outside.media.origin.restore(&was);
+    }
+
+    /// The log is given up while data are dirty: the origin goes on as the earlier state it is.
+    fn give_up(&mut self, sim: &mut Sim) {
+        let outside = self.outside.clone();
+        if !outside.is_dirty() || outside.was_cut.get() {
+            return;
+        }
+        self.old = Some(outside.media.logs.each_ref().map(Medium::save));
+        if let Err(why) = self.recover(sim, Wish::Rewind) {
+            return outside.violate(format!("it cannot be given up: {why}"));
+        }
+        self.lose_witness();
+        outside.judge();
+        // Nobody cuts its power in between.
+        outside.media.origin.restore(&outside.media.origin.save());
+        let image = values(&outside.image(false));
+        outside.history.replace(History::from_image(&image));
+        outside.images.take();
+        outside.meet(Class::GivenUp);
+    }
+
+    /// Devices of the log that was given up are back for one start.
+    fn old_log(&mut self, sim: &mut Sim) {
+        let outside = self.outside.clone();
+        let Some(old) = self.old.take() else {
+            return;
+        };
+        let (logs, before) = (&outside.media.logs, outside.image(false));
+        let was = logs.each_ref().map(Medium::save);
+        let both = self.rng.chance(0.5);
+        let copies = match both {
+            true => 0..2,
+            false => {
+                let copy = self.rng.below(2) as usize;
+                copy..copy + 1
+            }
+        };
+        copies
+            .clone()
+            .for_each(|copy| logs[copy].restore(&old[copy]));
+        let attempt = self.attempt(sim, None, SOON, !both);
+        outside.meet([Class::OldCopy, Class::OldLog][usize::from(both)]);
+        if both && (attempt == Attempt::Served || outside.image(false) != before) {
+            outside.violate("a log that was given up is served".into());
+        }
+        if attempt == Attempt::Refused {
+            copies.for_each(|copy| logs[copy].restore(&was[copy]));
+        }
+    }
+
+    /// Starts a node without clients, and looks at all that it serves within `span`, if what it
+    /// reads is to be `judged`.
+    fn attempt(&self, sim: &mut Sim, rule: Option<Rule>, span: Nanos, judged: bool) -> Attempt {
+        let outside = self.outside.clone();
+        let media = &outside.media;
+        let all = [
+            &media.logs[0],
+            &media.logs[1],
+            &media.journal,
+            &media.origin,
+        ];
+        let look = || {
+            let sizes = [super::LOG_MIB, super::LOG_MIB, super::LOG_MIB, 1];
+            let media = all.iter().zip(sizes);
+            let media = media.map(|(medium, mib)| bytes(medium, Lba::ZERO, (mib as usize) << 20));
+            media.collect::<Vec<_>>()
+        };
+        let before = look();
+        let plan = Plan {
+            rules: rule.into_iter().collect(),
+            ..Plan::default()
+        };
+        let given = outside.clone();
+        let served = outside.boot(sim, plan, move |local| serve(given, local, span, judged));
+        outside.machine.take_events();
+        match served {
+            Some(true) => {
+                if judged {
+                    outside.judge();
+                }
+                Attempt::Served
+            }
+            _ => {
+                if look() != before {
+                    outside.violate("a refused attempt has written something".into());
+                }
+                Attempt::Refused
+            }
+        }
+    }
+}
+
+/// Whether it is served within `span`; ends it in order then.
+async fn serve(outside: Rc<Outside>, local: Local<SimDriver>, span: Nanos, judged: bool) -> bool {
+    let env = local.env();
+    env.timer.sleep(Nanos(1)).await;
+    let frontend = Direct::new(env.clone());
+    let platform = SimPlatform::new(outside.machine.clone(), local);
+    let started = Running::start(&outside.config, platform, frontend.clone()).await;
+    let Ok(node) = started else {
+        return false;
+    };
+    let end = env.timer.now() + span;
+    let client = loop {
+        match frontend.client(VOLUME) {
+            Some(client) => break client,
+            None if env.timer.now() >= end => return false,
+            None => env.timer.sleep(Nanos::from_millis(500)).await,
+        }
+    };
+    if judged {
+        client::look(&outside, &client).await;
+    }
+    drop(client);
+    let _ = node.stop().await;
+    true
+}

@@ -1,0 +1,255 @@
+//! One life of a node with a write-back volume, and what befalls its devices meanwhile.
+
+use super::client::{self, CLIENTS, Mood};
+use super::harm::Damage;
+use super::{Class, LOGS, Outside, VOLUME};
+use block::{Extent, Kind, Lba, Nanos, Sectors};
+use layout::{BLOCK_SECTORS, LOG_AREA};
+use node::{Event, Platform};
+use shard::Local;
+use sim::{Class as Fault, Effect, Ops, Plan, Rng, Rule, Sim, SimDriver, When};
+use simnode::{Direct, Running, SimPlatform};
+use std::rc::Rc;
+
+/// How long it may take until a device of the log takes part again.
+const BACK_MAX: Nanos = Nanos::from_secs(90);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    Kill,
+    Cut,
+    Stop,
+}
+
+/// What befalls a node while clients use it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Strike {
+    Nothing,
+    Away(usize),
+    /// A device of the log is away for a while, and back.
+    Back(usize),
+    /// The n-th metadata write of a copy fails.
+    Metadata(usize, u64),
+    /// That of the file beside the log.
+    Witness(u64),
+    Pause(Nanos),
+}
+
+fn drawn(rng: &mut Rng) -> Strike {
+    let copy = rng.below(2) as usize;
+    match rng.below(8) {
+        0 | 1 => Strike::Away(copy),
+        2 => Strike::Back(copy),
+        3 => Strike::Metadata(copy, rng.between(1, 8)),
+        4 => Strike::Witness(rng.between(1, 8)),
+        5 => Strike::Pause(Nanos(rng.between(5_000_000_000, 30_000_000_000))),
+        _ => Strike::Nothing,
+    }
+}
+
+/// The faults of a life.
+fn plan(outside: &Outside, strike: Strike, damage: Option<&Damage>) -> Plan {
+    let metadata = Extent::new(Lba::ZERO, Sectors(LOG_AREA * BLOCK_SECTORS));
+    let fails = |disk, within, nth| Rule {
+        disk,
+        ops: Ops::Writes,
+        within,
+        when: When::Nth(nth),
+        effect: Effect::Fail(Kind::Other),
+    };
+    let rule = match strike {
+        Strike::Metadata(copy, nth) => {
+            let log = outside.machine.target(LOGS[copy]);
+            Some(fails(log, Some(metadata), nth))
+        }
+        Strike::Witness(nth) => Some(fails(outside.machine.log_witness(VOLUME), None, nth)),
+        _ => None,
+    };
+    let unreadable = damage.and_then(|damage| damage.rule(outside));
+    Plan {
+        rules: rule.into_iter().chain(unreadable).collect(),
+        ..Plan::default()
+    }
+}
+
+/// What a life is.
+#[derive(Clone, Copy)]
+struct Course {
+    number: u64,
+    end: End,
+    strike: Strike,
+    mood: Mood,
+}
+
+/// Lives once; a damaged copy is the only fault of its life.
+pub(super) fn one(
+    outside: &Rc<Outside>,
+    sim: &mut Sim,
+    number: u64,
+    last: bool,
+    damage: Option<&Damage>,
+) {
+    let rng = &mut Rng::fork(outside.seed, 10 + number);
+    let course = Course {
+        number,
+        end: match last {
+            true => End::Stop,
+            false => [End::Kill, End::Kill, End::Cut, End::Cut, End::Stop][rng.below(5) as usize],
+        },
+        strike: match drawn(rng) {
+            // A new log needs both devices.
+            Strike::Metadata(..) if outside.known().is_none() => Strike::Nothing,
+            _ if last || damage.is_some() => Strike::Nothing,
+            strike => strike,
+        },
+        mood: [Mood::Mixed, Mood::Zeroes][usize::from(rng.chance(0.2))],
+    };
+    outside.over.set(false);
+    let struck = sim.world().tally().count(Fault::Error);
+    let (living, rng) = (outside.clone(), Rng::fork(outside.seed, 100 + number));
+    let plan = plan(outside, course.strike, damage);
+    let ended = outside.boot(sim, plan, move |local| live(living, local, course, rng));
+    let strikes = sim.world().tally().count(Fault::Error) > struck;
+    outside.was_torn.set(strikes && damage.is_none());
+    match course.strike {
+        Strike::Metadata(..) if strikes => outside.meet(Class::MetadataFails),
+        Strike::Witness(_) if strikes => outside.meet(Class::WitnessFails),
+        _ => {}
+    }
+    let cut = ended.is_none();
+    outside.was_cut.set(cut);
+    if cut != (course.end == End::Cut) && !outside.has_failed() {
+        outside.violate(format!(
+            "life {number} ended otherwise than by {:?}",
+            course.end
+        ));
+    }
+    outside.history.borrow_mut().cut(!cut);
+    outside.meet(match course.end {
+        End::Kill => Class::Kill,
+        End::Cut => Class::Cut,
+        End::Stop => Class::Stop,
+    });
+    if course.mood == Mood::Zeroes && course.end != End::Stop && outside.is_dirty() {
+        outside.meet(Class::OnlyZeroes);
+    }
+    outside.judge();
+    // One that was lost has no part in what follows before a life with both.
+    LOGS.iter().for_each(|log| outside.machine.give_back(log));
+    let tried_again = matches!(course.strike, Strike::Metadata(..) | Strike::Witness(_));
+    for event in outside.machine.take_events() {
+        match event {
+            Event::VolumeNotServed { why, .. } if !tried_again => {
+                outside.violate(format!("life {number}: it is not served: {why}"));
+            }
+            _ => {}
+        }
+    }
+}
+
+async fn live(outside: Rc<Outside>, local: Local<SimDriver>, course: Course, mut rng: Rng) {
+    let (env, machine) = (local.env(), outside.machine.clone());
+    env.timer.sleep(Nanos(1)).await;
+    let frontend = Direct::new(env.clone());
+    let platform = SimPlatform::new(machine.clone(), local);
+    let started = Running::start(&outside.config, platform.clone(), frontend.clone()).await;
+    let node = match started {
+        Ok(node) => node,
+        Err(why) => return outside.violate(format!("life {}: {why}", course.number)),
+    };
+    // A metadata write may have failed at the first attempt.
+    let mut attempts = 0;
+    let client = loop {
+        match frontend.client(VOLUME) {
+            Some(client) => break client,
+            None if attempts == 100 => {
+                let why = node.status().await.expect("a status is given").waiting;
+                let number = course.number;
+                return outside.violate(format!("life {number}: it is not served: {why:?}"));
+            }
+            None => env.timer.sleep(Nanos::from_millis(100)).await,
+        }
+        attempts += 1;
+    };
+    let copies = async || {
+        let status = node.status().await.expect("a status is given");
+        let log = status.volumes[0].write_back.as_ref();
+        log.expect("its log").copies
+    };
+    outside.direct.set(copies().await < 2);
+    client::read_back(&outside, &client).await;
+    let client = Rc::new(client);
+    for number in 0..CLIENTS {
+        let (outside, client) = (outside.clone(), client.clone());
+        let rng = Rng::fork(rng.bits(), number);
+        let work = client::work(outside, env.clone(), client, rng, number, course.mood);
+        env.spawn.spawn(work);
+    }
+    let span = rng.between(20_000_000, 900_000_000);
+    env.timer.sleep(Nanos(span / 2)).await;
+    let whole = copies().await == 2;
+    let images = outside.media.logs.each_ref().map(|log| Some(log.save()));
+    outside.images.replace(images);
+    match course.strike {
+        Strike::Away(copy) if whole => {
+            outside.direct.set(true);
+            machine.pull(LOGS[copy]);
+            outside.meet(Class::Away);
+        }
+        Strike::Back(copy) if whole => {
+            outside.direct.set(true);
+            machine.pull(LOGS[copy]);
+            env.timer.sleep(Nanos(rng.below(2_000_000_000))).await;
+            machine.give_back(LOGS[copy]);
+            let end = env.timer.now() + BACK_MAX;
+            while copies().await < 2 && env.timer.now() < end && !outside.has_failed() {
+                env.timer.sleep(Nanos::from_millis(200)).await;
+            }
+            match copies().await {
+                2 => outside.meet(Class::Back),
+                _ => outside.violate(format!("{} is never taken back", LOGS[copy])),
+            }
+        }
+        Strike::Metadata(..) => outside.direct.set(true),
+        Strike::Pause(span) => machine.pause(span),
+        _ => {}
+    }
+    env.timer.sleep(Nanos(span / 2)).await;
+    if let Strike::Pause(span) = course.strike {
+        outside.meet(Class::Paused);
+        if whole && copies().await < 2 {
+            outside.violate(format!("a pause of {span} cost a copy"));
+        }
+    }
+    match course.end {
+        End::Kill => {}
+        End::Cut => {
+            machine.cut_power();
+            env.timer.sleep(Nanos::from_secs(1)).await;
+        }
+        End::Stop => {
+            outside.over.set(true);
+            while Rc::strong_count(&client) > 1 {
+                env.timer.sleep(Nanos::from_millis(1)).await;
+            }
+            drop(client);
+            stop(&outside, &node, &platform, course).await;
+        }
+    }
+}
+
+/// An end in order leaves nothing dirty, unless metadata could not be written.
+async fn stop(outside: &Outside, node: &Running, platform: &SimPlatform, course: Course) {
+    let stopped = node.stop().await;
+    if matches!(course.strike, Strike::Metadata(..) | Strike::Witness(_)) {
+        return;
+    }
+    let logs = platform.logs().await.expect("they can be read");
+    let owes = logs.iter().any(|log| log.superblock.owes);
+    if stopped.is_err() || owes {
+        let number = course.number;
+        outside.violate(format!(
+            "life {number}: an end in order: {stopped:?}, owes: {owes}"
+        ));
+    }
+}

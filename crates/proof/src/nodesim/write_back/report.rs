@@ -1,0 +1,35 @@
+//! The situations that lives of a write-back volume can meet.
+
+use crate::campaign;
+use crate::classes::classes;
+
+classes! {
+    Stop, "a node stopped in order, and another one started";
+    Kill, "a node was killed, and another one started";
+    Cut, "the power went";
+    Replayed, "the origin alone was judged after a replay of the journal";
+    Away, "a device of the log was unplugged under load, and back at the next start";
+    Back, "a device of the log was unplugged under load, and took part again in the same life";
+    MetadataFails, "the n-th metadata write of a device of the log failed";
+    WitnessFails, "the n-th write of the file beside the log failed";
+    Paused, "the process was paused for longer than a device may take";
+    OnlyZeroes, "a life ended whose last dirty data were zeroes and discards alone";
+    Noise, "a block of a pair of superblocks was noise";
+    NoWitness, "the file beside the log was lost";
+    Beside, "a block of one copy was damaged, the other whole";
+    DamageRefused, "a log with a damaged copy, the other away or blank, was refused";
+    DamageServed, "one was served all the same, each block right or its read an error";
+    Looked, "dirty data were counted without a daemon";
+    Image, "a device of the log was restored from an image";
+    OtherOrigin, "the origin came back as another disk while data were dirty";
+    OtherOriginClean, "it did while nothing was dirty";
+    GivenUp, "a log was given up, and another begun";
+    OldLog, "both devices of a log that was given up came back";
+    OldCopy, "one of them did";
+}
+
+/// What a case met.
+pub type Report = campaign::Report<Class>;
+
+/// What many cases met.
+pub type Totals = campaign::Totals<Class>;
