@@ -258,8 +258,8 @@ impl fmt::Display for Event {
             } => write!(
                 f,
                 "the log of volume {volume} goes without {device}: {why}. Dirty data goes to the \
-                 origin, which answers later writes. Mend the device, or give another, and start \
-                 again."
+                 origin, which answers later writes. Mend the device: it is taken back then. Or \
+                 give another, and start again."
             ),
             Event::LogDeviceLost {
                 volume,
@@ -275,7 +275,7 @@ impl fmt::Display for Event {
             } => write!(
                 f,
                 "the log of volume {volume} has lost {why}. Dirty data goes to the origin, which \
-                 answers later writes. Mend the device, and start again."
+                 answers later writes. Mend the device: it is taken back then."
             ),
             Event::LogLost { volume } => write!(
                 f,

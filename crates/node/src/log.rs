@@ -193,16 +193,21 @@ impl<D: Driver> Log<D> {
         lost.collect()
     }
 
-    /// Devices that were not there when it was opened.
-    pub(crate) fn absent(&self) -> Vec<Name> {
-        let is_here = |name: &Name| self.0.copies.iter().flatten().any(|copy| copy == name);
-        let devices = self.0.devices.iter().take(self.0.copies.len());
-        devices.filter(|name| !is_here(name)).cloned().collect()
-    }
-
     /// Whether it has, or had, a journal since it was opened.
     pub(crate) fn had_journal(&self) -> bool {
         self.0.had_journal
+    }
+
+    /// The devices of its copies that take no part.
+    pub(crate) fn offline(&self) -> Vec<Name> {
+        let online = self.0.engine.online().into_iter().zip(&self.0.copies);
+        let online = online.filter(|(online, _)| *online);
+        let online: Vec<_> = online.filter_map(|(_, name)| name.as_ref()).collect();
+        let copies = self.0.devices.iter().take(2);
+        copies
+            .filter(|name| !online.contains(name))
+            .cloned()
+            .collect()
     }
 
     /// Whether its journal was lost since it was opened.

@@ -245,7 +245,11 @@ async fn remembered(
         Ok(superblock) => Ok(Some(superblock)),
         Err(SuperblockError::Blank | SuperblockError::Damaged(_)) => Ok(None),
         Err(error) => {
-            let what = format!("{}: {error}", witness.geometry().name);
+            let what = format!(
+                "{}: {error}; remove the file if no volume of this daemon wrote it: the devices \
+                 of the log are asked then",
+                witness.geometry().name
+            );
             Err(IoError::new(Kind::Invalid, what))
         }
     }

@@ -292,6 +292,11 @@ impl<P: Device> WriteBack<P> {
         self.0.copies.are_stuck()
     }
 
+    /// Whether it is known durably that nothing is dirty, and nothing will be.
+    pub fn is_settled(&self) -> bool {
+        self.0.copies.standing.is_settled()
+    }
+
     /// Whether the origin lacks nothing.
     pub fn is_drained(&self) -> bool {
         self.0.is_drained()

@@ -167,8 +167,26 @@ fn file_system_name(file: &File) -> Option<String> {
     };
     // SAFETY: it is two integers, whatever they are called.
     let name: [i32; 2] = unsafe { std::mem::transmute(about.f_fsid) };
-    let is_known = name != [0, 0] && about.f_type as i64 != XFS_MAGIC;
-    is_known.then(|| format!("{:x} {:x?}", about.f_type, name))
+    if about.f_type as i64 == XFS_MAGIC {
+        return None;
+    }
+    if name == [0, 0] {
+        let device = file.metadata().ok()?.dev();
+        return mounted(&fs::read_to_string("/proc/self/mountinfo").ok()?, device);
+    }
+    Some(format!("{:x} {:x?}", about.f_type, name))
+}
+
+/// The type and the source by which the file system of that number is mounted: of one that names
+/// itself no other way, as in user space. A device's name says nothing.
+fn mounted(mounts: &str, number: u64) -> Option<String> {
+    let number = format!("{}:{}", libc::major(number), libc::minor(number));
+    let of_it = |line: &&str| line.split(' ').nth(2) == Some(&number);
+    let (_, what) = mounts.lines().find(of_it)?.split_once(" - ")?;
+    let mut what = what.split(' ');
+    let (kind, source) = (what.next()?, what.next()?);
+    let is_named = !source.starts_with("/dev/") && source != "none";
+    is_named.then(|| format!("{kind} {source}"))
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {
@@ -209,6 +227,17 @@ mod tests {
         let former = disk(&dir.join("nvme0n1"), &mut facts);
         assert_eq!(former.as_deref(), Some("eui.1 "));
         assert_eq!(facts.len(), 2, "{facts:?}");
+    }
+
+    #[test]
+    fn a_file_system_in_user_space_is_known_by_its_mount() {
+        let mounts = "36 35 8:1 / / rw - ext4 /dev/sda1 rw\n\
+                      61 36 0:52 / /mnt rw shared:1 - fuse.sshfs host:/a rw\n\
+                      62 36 0:53 / /mnt2 rw - fuseblk /dev/sdb1 rw\n";
+        let mounted = |major, minor| mounted(mounts, libc::makedev(major, minor));
+        assert_eq!(mounted(0, 52).as_deref(), Some("fuse.sshfs host:/a"));
+        assert_eq!(mounted(0, 53), None);
+        assert_eq!(mounted(0, 54), None);
     }
 
     #[test]

@@ -1,18 +1,19 @@
 //! What a volume with a log has lost is opened again: its origin once that is out of service, and
-//! its log once both devices are lost. All that is not at the origin durably is in the log, so
-//! that an error of the past need not keep a device from its volume.
+//! its log once it lacks a device. All that is not at the origin durably is in the log, so that an
+//! error of the past need not keep a device from its volume.
 //!
 //! Invariants:
 //!     a log is opened again ⟹ no change is under way, and the engine before has ended
 //!     it serves ⟹ it was opened as at a start
-//!
-//! Not here: one lost device of a log; the next start uses it again.
+//!     a log that serves by one device is opened again ⟹ nothing is dirty, and the other was
+//!                                                       found fit before
 
 use super::refusal::{Refusal, refusal};
 use super::write_back::LogDevice;
 use super::{Node, Served};
 use crate::event::Event;
-use crate::log::Log;
+use crate::log::{FoundLog, Log};
+use crate::place::Role;
 use crate::platform::Platform;
 use block::{BoxDevice, Deadline, Device as _, Kind, Nanos};
 use control::config::Name;
@@ -31,7 +32,10 @@ const END_MAX: Nanos = Nanos::from_secs(10);
 
 /// What is to be opened again.
 enum Lost {
+    /// Both devices of the log.
     Log,
+    /// These of them, while the other serves.
+    Copies(Vec<Name>),
     Origin,
 }
 
@@ -47,12 +51,13 @@ impl<P: Platform> Node<P> {
             let lost = volumes.iter().filter_map(|(name, served)| {
                 let is_changed = node.queue.is_about(name.as_str());
                 let lost = lost(served).filter(|_| !is_changed);
-                if lost.is_none() {
-                    pauses.remove(name);
-                }
                 Some((name, served, lost?))
             });
             let lost: Vec<_> = lost.collect();
+            // A device that fails again and again is tried with growing pauses.
+            pauses.retain(|name, (next, _)| {
+                lost.iter().any(|(lost, ..)| *lost == name) || now < *next + PAUSE_MAX
+            });
             let mut due = Vec::new();
             for (name, served, lost) in lost {
                 let (next, pause) = pauses.entry(name.clone()).or_insert((now, PERIOD));
@@ -68,9 +73,10 @@ impl<P: Platform> Node<P> {
 
     async fn open_again(&self, name: &Name, served: &Served<P>, lost: Lost) {
         let volume = name.clone();
-        let again = match lost {
+        let again = match &lost {
             Lost::Origin => self.devices.reopen_place(&served.origin, OPEN_MAX).await,
             Lost::Log => self.open_log_again(name, served).await,
+            Lost::Copies(devices) => self.take_copies_back(name, served, devices).await,
         };
         // Why it cannot be is in the status, and tried again.
         if again.is_ok() {
@@ -79,9 +85,75 @@ impl<P: Platform> Node<P> {
                     volume,
                     origin: served.origin.clone(),
                 },
-                Lost::Log => Event::LogReopened { volume },
+                Lost::Log | Lost::Copies(_) => Event::LogReopened { volume },
             });
         }
+    }
+
+    /// Devices of a log that were lost, or absent at its start, take part again if they can.
+    async fn take_copies_back(
+        &self,
+        name: &Name,
+        served: &Served<P>,
+        devices: &[Name],
+    ) -> Result<(), Refusal> {
+        let Some(log) = served.volume.inner().log() else {
+            return Ok(());
+        };
+        for device in devices {
+            self.open_log_device(device).await?;
+        }
+        let found = self.find_again(name, served, &log).await?;
+        let mut absent = found.found.absent.iter();
+        if let Some((_, why)) = absent.find(|(name, _)| devices.iter().any(|d| d.as_str() == name))
+        {
+            return Err(why.clone());
+        }
+        self.open_log_again(name, served).await?;
+        match served.volume.inner().log() {
+            Some(log) if log.engine().online() != [true; 2] => Err("a device failed again".into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens the place of a device again, or for the first time.
+    async fn open_log_device(&self, device: &Name) -> Result<(), Refusal> {
+        if self.devices.leaf_of(device).is_ok() {
+            return self.devices.reopen_place(device, OPEN_MAX).await;
+        }
+        let source = self.known(device)?;
+        let lease = self.devices.open(&source, Role::Log).await;
+        lease.map_err(refusal)?.keep();
+        Ok(())
+    }
+
+    /// What is on the devices of a log that are open.
+    async fn find_again(
+        &self,
+        name: &Name,
+        served: &Served<P>,
+        log: &Log<P::Driver>,
+    ) -> Result<FoundLog<P::Driver>, Refusal> {
+        let config = self.devices.config();
+        let volume = config.volumes.iter().find(|v| v.name.value == *name);
+        let volume = volume.ok_or("it is not in the configuration")?;
+        let timer = self.env().timer;
+        let mut devices = Vec::new();
+        for name in log.devices() {
+            let device = self.devices.leaf_of(name);
+            if let Ok((leaf, _)) = &device {
+                // What was not flushed is not taken for durable: it is read, and flushed again.
+                let _ = Deadline::new(&timer, END_MAX).bound(leaf.flush()).await;
+            }
+            devices.push(LogDevice {
+                name: name.clone(),
+                device,
+            });
+        }
+        let identity = self.devices.identity(&served.origin)?;
+        let (size, witness) = (served.volume.inner().geometry().sectors, log.witness());
+        self.find_log(volume, size, &identity, devices, witness)
+            .await
     }
 
     /// Its log is opened as at a start, and takes the place of the one that lost its devices.
@@ -100,24 +172,13 @@ impl<P: Platform> Node<P> {
         };
         let held = Deadline::new(&timer, END_MAX).bound(ending).await;
         let _held = held.ok_or("what goes on has not ended")?;
-        let mut devices = Vec::new();
-        for name in log.devices() {
-            let reopened = self.devices.reopen_place(name, OPEN_MAX).await;
-            let device = reopened.and_then(|()| self.devices.leaf_of(name));
-            if let Ok((leaf, _)) = &device {
-                // What was not flushed is not taken for durable: it is read, and flushed again.
-                let _ = Deadline::new(&timer, END_MAX).bound(leaf.flush()).await;
+        if log.engine().is_stuck() {
+            for device in log.devices() {
+                // Of one that stays away it is found that it does not answer.
+                let _ = self.devices.reopen_place(device, OPEN_MAX).await;
             }
-            devices.push(LogDevice {
-                name: name.clone(),
-                device,
-            });
         }
-        let identity = self.devices.identity(&served.origin)?;
-        let (size, witness) = (fronted.geometry().sectors, log.witness());
-        let mut found = self
-            .find_log(volume, size, &identity, devices, witness)
-            .await?;
+        let mut found = self.find_again(name, served, &log).await?;
         let absent = std::mem::take(&mut found.absent);
         let origin = BoxDevice::new(fronted.cached().clone());
         let again = Log::open(volume, found, false, self.env(), origin).await;
@@ -144,6 +205,10 @@ fn lost<P: Platform>(served: &Served<P>) -> Option<Lost> {
     let log = fronted.log().filter(|_| !fronted.cached().is_quiesced())?;
     if log.engine().is_stuck() {
         return Some(Lost::Log);
+    }
+    let offline = log.offline();
+    if !offline.is_empty() && log.engine().is_settled() {
+        return Some(Lost::Copies(offline));
     }
     let kind = log.engine().trouble_at_origin()?;
     (kind == Kind::Gone).then_some(Lost::Origin)

@@ -200,14 +200,17 @@ fn of_log<P: Platform>(config: &Config, name: &Name, served: &Served<P>, list: &
             "mend one of them: the log is opened again by itself",
         );
     } else {
-        let absent = log.absent().into_iter();
-        let absent = absent.map(|device| (device, "it was not there at the start".to_owned()));
-        for (device, why) in log.lost().into_iter().chain(absent) {
+        let lost = log.lost();
+        let mut away = log.offline();
+        away.retain(|device| lost.iter().all(|(lost, _)| lost != device));
+        let away = away.into_iter();
+        let away = away.map(|device| (device, "it was not there at the start".to_owned()));
+        for (device, why) in lost.into_iter().chain(away) {
             list.add(
                 Kind::LogCopyLost,
                 format!("device {device} of the log of volume {name}"),
                 format!("is lost: {why}"),
-                "mend the device, or give another, and start hotset again",
+                "mend the device: it is taken back then; or give another, and start hotset again",
             );
         }
     }

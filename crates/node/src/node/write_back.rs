@@ -336,11 +336,10 @@ impl<P: Platform> Node<P> {
         };
         // What the origin has not ended is in the log.
         let _ = timer.timeout(self.grace.get(), close).await;
-        if !rested && !log.engine().is_drained() {
-            self.platform.event(Event::VolumeOwes {
-                volume: name.clone(),
-                owed: Bytes(log.engine().status().dirty_bytes),
-            });
+        let owed = Bytes(log.engine().status().dirty_bytes);
+        if !rested && owed.0 > 0 {
+            let volume = name.clone();
+            self.platform.event(Event::VolumeOwes { volume, owed });
         }
         rested
     }

@@ -296,7 +296,7 @@ fn elsewhere(volume: &str, now: &LogSuperblock, logs: [Option<&LogSuperblock>; 2
     let copies: Vec<&str> = copies.map(|copy| now.devices[copy].as_str()).collect();
     let copies = copies.join(" and ");
     let attach = match logs.into_iter().flatten().next() {
-        Some(_) => "what is here is an older copy: attach that one",
+        Some(_) => "what is here is older and cannot be carried out: attach what was used last",
         None => "attach one of them",
     };
     format!(
