@@ -3,6 +3,7 @@
 //! Invariants:
 //!   - memory held for a peer is one receive, one send and what rustls keeps of
 //!     a record, whatever the peer claims;
+//!   - steps of a server's handshake are done by its [`Worker`], if it has one;
 //!   - no borrow of the session is held across a wait, so that receiving and
 //!     sending run at the same time.
 //!
@@ -21,8 +22,10 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{
     ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection,
 };
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
+use std::future::Future;
 use std::io::{ErrorKind, Read, Write};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -110,14 +113,16 @@ impl Acceptor {
         Ok(Acceptor(Arc::new(config)))
     }
 
+    /// The steps of the handshake are done by `worker`, if there is one.
     pub(crate) async fn accept<S: Stream>(
         &self,
         stream: Rc<S>,
         received: &[u8],
         pool: &Pool,
+        worker: Option<Worker>,
     ) -> IoResult<TlsStream<S>> {
         let session = ServerConnection::new(self.0.clone()).map_err(|e| wrong("TLS", e))?;
-        TlsStream::shake(stream, session.into(), received, pool).await
+        TlsStream::shake(stream, session.into(), received, pool, worker).await
     }
 }
 
@@ -157,15 +162,35 @@ impl Dialer {
     ) -> IoResult<TlsStream<S>> {
         let session = ClientConnection::new(self.config.clone(), self.name.clone())
             .map_err(|e| wrong("TLS", e))?;
-        TlsStream::shake(stream, session.into(), &[], pool).await
+        TlsStream::shake(stream, session.into(), &[], pool, None).await
     }
 }
+
+/// A step of a handshake, which may take milliseconds: a signature, or the verification of some.
+pub struct Step {
+    session: Connection,
+    done: Result<(), rustls::Error>,
+}
+
+impl Step {
+    /// Does it.
+    pub fn run(mut self) -> Step {
+        self.done = self.session.process_new_packets().map(|_| ());
+        self
+    }
+}
+
+/// Has steps of handshakes done elsewhere, one at a time, so that strangers cost clients nothing.
+pub type Worker = Rc<dyn Fn(Step) -> Pin<Box<dyn Future<Output = Step>>>>;
 
 /// A stream whose bytes travel under TLS.
 pub(crate) struct TlsStream<S> {
     stream: Rc<S>,
     pool: Pool,
-    session: RefCell<Connection>,
+    /// Away only while a step of the handshake is done elsewhere.
+    session: RefCell<Option<Connection>>,
+    /// Does the steps of the handshake.
+    worker: Option<Worker>,
     received: RefCell<Received>,
     records_bytes: usize,
 }
@@ -188,25 +213,33 @@ impl<S: Stream> TlsStream<S> {
         session: Connection,
         mut received: &[u8],
         pool: &Pool,
+        worker: Option<Worker>,
     ) -> IoResult<TlsStream<S>> {
-        let this = TlsStream {
+        let mut this = TlsStream {
             stream,
             pool: pool.clone(),
-            session: RefCell::new(session),
+            session: RefCell::new(Some(session)),
+            worker,
             received: RefCell::default(),
             records_bytes: NARROW_BYTES,
         };
         while !received.is_empty() {
-            this.decrypt(&mut received)?;
+            this.decrypt(&mut received).await?;
         }
-        while this.session.borrow().is_handshaking() {
+        while this.session().is_handshaking() {
             this.send_records().await?;
-            if this.session.borrow().is_handshaking() && !this.receive_records().await? {
+            if this.session().is_handshaking() && !this.receive_records().await? {
                 return Err(broken("the peer left during the handshake"));
             }
         }
         this.send_records().await?;
+        this.worker = None;
         Ok(this)
+    }
+
+    fn session(&self) -> RefMut<'_, Connection> {
+        let session = self.session.borrow_mut();
+        RefMut::map(session, |session| session.as_mut().expect("it is here"))
     }
 
     /// Has memory for many records at a time from now on.
@@ -215,11 +248,23 @@ impl<S: Stream> TlsStream<S> {
     }
 
     /// Decrypts some of `records`; on an error the alert is left to be sent.
-    fn decrypt(&self, records: &mut &[u8]) -> IoResult {
-        let mut session = self.session.borrow_mut();
-        session.read_tls(records).map_err(broken)?;
-        session.process_new_packets().map_err(broken)?;
-        Ok(())
+    async fn decrypt(&self, records: &mut &[u8]) -> IoResult {
+        self.session().read_tls(records).map_err(broken)?;
+        let Some(worker) = &self.worker else {
+            return self
+                .session()
+                .process_new_packets()
+                .map(|_| ())
+                .map_err(broken);
+        };
+        let session = self.session.take().expect("it is here");
+        let step = Step {
+            session,
+            done: Ok(()),
+        };
+        let step = worker(step).await;
+        self.session.replace(Some(step.session));
+        step.done.map_err(broken)
     }
 
     /// Receives records, if none are left, and decrypts some. False at the end
@@ -247,10 +292,10 @@ impl<S: Stream> TlsStream<S> {
         }
         let buf = received.buf.as_ref().expect("received above");
         let mut records = &buf[received.start..received.end];
-        let result = self.decrypt(&mut records);
+        let result = self.decrypt(&mut records).await;
         received.start = received.end - records.len();
         *self.received.borrow_mut() = received;
-        if result.is_err() {
+        if result.is_err() && self.session.borrow().is_some() {
             // Sends the peer the reason; that it fails matters no more.
             let _ = self.send_records().await;
         }
@@ -259,12 +304,12 @@ impl<S: Stream> TlsStream<S> {
 
     /// Sends the records that rustls has ready.
     async fn send_records(&self) -> IoResult {
-        while self.session.borrow().wants_write() {
+        while self.session().wants_write() {
             let mut buf = self.pool.take(self.records_bytes);
             let room = buf.len();
             let mut free = &mut buf[..];
             {
-                let mut session = self.session.borrow_mut();
+                let mut session = self.session();
                 while session.wants_write() && !free.is_empty() {
                     session.write_tls(&mut free).map_err(broken)?;
                 }
@@ -279,7 +324,7 @@ impl<S: Stream> TlsStream<S> {
     async fn send_plain(&self, mut plain: &[u8]) -> IoResult {
         while !plain.is_empty() {
             let n = plain.len().min(PLAIN_BYTES);
-            let taken = self.session.borrow_mut().writer().write(&plain[..n]);
+            let taken = self.session().writer().write(&plain[..n]);
             plain = &plain[taken.map_err(broken)?..];
             self.send_records().await?;
         }
@@ -290,7 +335,7 @@ impl<S: Stream> TlsStream<S> {
 impl<S: Stream> Stream for TlsStream<S> {
     async fn recv(&self, mut buf: Buf) -> (Buf, IoResult<usize>) {
         loop {
-            let read = self.session.borrow_mut().reader().read(&mut buf);
+            let read = self.session().reader().read(&mut buf);
             match read {
                 Ok(n) => return (buf, Ok(n)),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {}

@@ -4,10 +4,12 @@
 //! A future that is dropped leaves its thread to end by itself, and what that has made
 //! is dropped with it.
 
+use crate::errno;
+use block::IoResult;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread::Builder;
 
@@ -24,12 +26,25 @@ pub(crate) fn begin<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<Aside<T>> {
+    let (aside, work) = prepare(work, |_| true);
+    Builder::new().name(name.into()).spawn(work)?;
+    Ok(aside)
+}
+
+/// What waits for `work`, and what does it, if `is_wanted` then, by whether anybody waits.
+fn prepare<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+    is_wanted: impl FnOnce(bool) -> bool + Send + 'static,
+) -> (Aside<T>, impl FnOnce() + Send + 'static) {
     let state = Arc::new(Mutex::new(State {
         output: None,
         waker: None,
     }));
     let weak = Arc::downgrade(&state);
     let work = move || {
+        if !is_wanted(weak.strong_count() > 0) {
+            return;
+        }
         let output = work();
         let Some(state) = weak.upgrade() else { return };
         let mut state = state.lock().expect("no panic under this lock");
@@ -38,8 +53,74 @@ pub(crate) fn begin<T: Send + 'static>(
             waker.wake();
         }
     };
-    Builder::new().name(name.into()).spawn(work)?;
-    Ok(Aside(state))
+    (Aside(state), work)
+}
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// A thread that does what it is given, the newest first, and leaves out what nobody waits for any
+/// more. It ends with the last clone.
+#[derive(Clone)]
+pub struct Worker(Arc<Handle>);
+
+struct Handle(Arc<Queue>);
+
+struct Queue {
+    /// Nothing once the worker is to end.
+    work: Mutex<Option<Vec<Work>>>,
+    more: Condvar,
+}
+
+impl Worker {
+    /// Starts the thread.
+    pub fn new(name: &str) -> IoResult<Worker> {
+        let queue = Arc::new(Queue {
+            work: Mutex::new(Some(Vec::new())),
+            more: Condvar::new(),
+        });
+        let its = queue.clone();
+        let started = Builder::new().name(name.into()).spawn(move || its.serve());
+        let what = "no thread for work aside; raise the limit of processes (ulimit -u)";
+        started.map_err(|cause| errno::error(cause, what))?;
+        Ok(Worker(Arc::new(Handle(queue))))
+    }
+
+    /// Does `work` there.
+    pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let (aside, work) = prepare(work, |waits| waits);
+        let queue = &self.0.0;
+        if let Some(all) = &mut *queue.work.lock().expect("no panic under this lock") {
+            all.push(Box::new(work));
+        }
+        queue.more.notify_one();
+        aside.await
+    }
+}
+
+impl Queue {
+    fn serve(&self) {
+        while let Some(work) = self.next() {
+            work();
+        }
+    }
+
+    fn next(&self) -> Option<Work> {
+        let mut work = self.work.lock().expect("no panic under this lock");
+        loop {
+            match &mut *work {
+                None => return None,
+                Some(all) if !all.is_empty() => return all.pop(),
+                Some(_) => work = self.more.wait(work).expect("no panic under this lock"),
+            }
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.work.lock().expect("no panic under this lock").take();
+        self.0.more.notify_one();
+    }
 }
 
 impl<T> Future for Aside<T> {
@@ -52,5 +133,60 @@ impl<T> Future for Aside<T> {
         }
         state.waker = Some(cx.waker().clone());
         Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::task::{Wake, Waker};
+    use std::thread::Thread;
+
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    fn wait<T>(mut future: Pin<&mut impl Future<Output = T>>) -> T {
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        loop {
+            if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return done;
+            }
+            std::thread::park();
+        }
+    }
+
+    #[test]
+    fn a_worker_does_the_newest_first_and_leaves_out_what_nobody_waits_for() {
+        let worker = Worker::new("test").unwrap();
+        let (begin, begun) = mpsc::channel::<()>();
+        let (done, order) = mpsc::channel();
+        let work = |number: u32| {
+            let done = done.clone();
+            worker.run(move || done.send(number).unwrap())
+        };
+        let blocked = worker.run(move || begun.recv().unwrap());
+        let (mut blocked, mut old, mut new) =
+            (Box::pin(blocked), Box::pin(work(1)), Box::pin(work(3)));
+        let mut abandoned = Box::pin(work(2));
+        let mut idle = Context::from_waker(Waker::noop());
+        assert!(blocked.as_mut().poll(&mut idle).is_pending());
+        // The thread has taken it.
+        while !worker.0.0.work.lock().unwrap().as_ref().unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        for future in [&mut old, &mut abandoned, &mut new] {
+            assert!(future.as_mut().poll(&mut idle).is_pending());
+        }
+        drop(abandoned);
+        begin.send(()).unwrap();
+        wait(old.as_mut());
+        wait(new.as_mut());
+        assert_eq!(order.try_iter().collect::<Vec<_>>(), [3, 1]);
     }
 }

@@ -8,12 +8,12 @@ use control::config::{At, Config, Listen};
 use control::status::Status;
 use nbd::protocol::server_handshake::TlsPolicy;
 use nbd::serve::{Listening, Tls};
-use nbd::tls::{Acceptor, Identity};
+use nbd::tls::{Acceptor, Identity, Step};
 use node::{About, Door, Frontend, Later, NbdFrontend, Platform as _};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
-use uring::{Uring, UringDriver};
+use uring::{Uring, UringDriver, Worker};
 
 /// A socket that is listened on, before it is served.
 #[derive(Clone)]
@@ -86,17 +86,44 @@ pub struct NbdSockets {
     host: Uring,
     server: NbdFrontend<Door<UringDriver>>,
     open: RefCell<Vec<Open>>,
+    shakes_aside: Cell<bool>,
 }
 
 impl NbdSockets {
     /// A server within the limits of `config`, with no socket yet.
     pub fn new(config: &Config, platform: &UringPlatform, host: Uring) -> IoResult<NbdSockets> {
-        Ok(NbdSockets {
+        let sockets = NbdSockets {
             server: NbdFrontend::new(config, platform)?,
             platform: platform.clone(),
             host,
             open: RefCell::default(),
-        })
+            shakes_aside: Cell::new(false),
+        };
+        if config
+            .listeners
+            .iter()
+            .any(|listen| listen.tls_certificate.is_some())
+        {
+            sockets.shake_hands_aside()?;
+        }
+        Ok(sockets)
+    }
+
+    /// Has TLS handshakes done on a thread of their own: strangers can have as many signatures
+    /// made as they like, and the shard is not to wait for these.
+    fn shake_hands_aside(&self) -> IoResult {
+        if self.shakes_aside.get() {
+            return Ok(());
+        }
+        let thread = Worker::new("tls")?;
+        self.server
+            .server
+            .shake_hands_by(Rc::new(move |step: Step| {
+                let thread = thread.clone();
+                Box::pin(async move { thread.run(move || step.run()).await })
+            }));
+        self.shakes_aside.set(true);
+        Ok(())
     }
 
     /// Serves those who come by `socket`.
@@ -151,6 +178,9 @@ impl Frontend<Door<UringDriver>> for NbdSockets {
 
     fn open(&self, listen: &Listen) -> IoResult {
         if let Some(socket) = Socket::open(&self.host, listen)? {
+            if socket.tls.is_some() {
+                self.shake_hands_aside()?;
+            }
             self.serve(socket);
         }
         Ok(())
@@ -173,6 +203,9 @@ impl Frontend<Door<UringDriver>> for NbdSockets {
             return Ok(false);
         }
         let tls = tls(&shown).map_err(|error| error.on(listen.place()))?;
+        if tls.is_some() {
+            self.shake_hands_aside()?;
+        }
         open.listening.renew(tls);
         open.shown = shown;
         Ok(true)

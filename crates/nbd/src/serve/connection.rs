@@ -79,7 +79,8 @@ async fn negotiate<D: Device, S: Stream>(
     }
     let (acceptor, _) = tls.expect("STARTTLS needs a configuration");
     let shaking = async {
-        let secure = acceptor.accept(stream, inbox.bytes(), pool).await;
+        let worker = server.worker.borrow().clone();
+        let secure = acceptor.accept(stream, inbox.bytes(), pool, worker).await;
         let secure = secure.map_err(|e| Some(format!("the TLS handshake failed: {e}")))?;
         drop(inbox);
         let mut inbox = Inbox::new(pool, HANDSHAKE_INBOX_BYTES).await;

@@ -8,7 +8,7 @@ use super::limits::Limits;
 use super::link::{Door, Link};
 use crate::protocol::export::{BlockSizes, ExportInfo, Features};
 use crate::protocol::server_handshake::TlsPolicy;
-use crate::tls::Acceptor;
+use crate::tls::{Acceptor, Worker};
 use block::Signal;
 use block::{Device, Env, Gate, IoError, IoResult, Kind, Nanos, SECTOR_BYTES};
 use std::cell::{Cell, RefCell};
@@ -76,6 +76,8 @@ pub struct Server<D: Device> {
     pub(super) env: Env,
     pub(super) limits: Limits,
     pub(super) tls: Option<Tls>,
+    /// Does the steps of TLS handshakes.
+    pub(super) worker: RefCell<Option<Worker>>,
     pub(super) exports: RefCell<Exports<D>>,
     pub(super) doors: Rc<Doors<Link>>,
     /// What does not come by a listener comes by this.
@@ -100,6 +102,7 @@ impl<D: Device> Server<D> {
         let server = Rc::new(Server {
             limits,
             tls,
+            worker: RefCell::default(),
             exports: RefCell::new(Exports {
                 infos: Vec::new(),
                 exports: Vec::new(),
@@ -119,6 +122,11 @@ impl<D: Device> Server<D> {
         env.spawn.spawn(watch_stalls(weak.clone(), env.clone()));
         env.spawn.spawn(watch_peers(weak, env.clone()));
         Ok(server)
+    }
+
+    /// Has `worker` do the steps of TLS handshakes from now on.
+    pub fn shake_hands_by(&self, worker: Worker) {
+        self.worker.replace(Some(worker));
     }
 
     /// Offers what is behind `gate` under `name`; the empty name is the default export.

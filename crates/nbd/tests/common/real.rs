@@ -5,17 +5,18 @@
 use block::{Address, Gate, Host, Nanos, ShardId};
 use nbd::protocol::server_handshake::TlsPolicy;
 use nbd::serve::{ExportOptions, Limits, Server, Stats};
-use nbd::tls::{Acceptor, Identity};
+use nbd::tls::{Acceptor, Identity, Step};
 use shard::{Config, Disk, Local, Mesh, Shard};
 use std::cell::RefCell;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::rc::Rc;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use tempfile::TempDir;
-use uring::{DiskOptions, Options, Uring, UringDriver};
+use uring::{DiskOptions, Options, Uring, UringDriver, Worker};
 
 /// The device that the tests serve.
 pub type Real = Disk<UringDriver>;
@@ -101,6 +102,8 @@ pub struct Served {
     thread: Option<JoinHandle<()>>,
     /// What was logged.
     pub log: mpsc::Receiver<String>,
+    /// Steps of TLS handshakes that were done on the worker's thread.
+    pub steps: Arc<AtomicU32>,
 }
 
 pub struct Setup {
@@ -145,10 +148,12 @@ impl Served {
         let (log, logged) = mpsc::channel();
         let (ready, is_ready) = mpsc::channel();
         let inner = mesh.clone();
+        let steps = Arc::new(AtomicU32::new(0));
+        let done = steps.clone();
         let thread = std::thread::spawn(move || {
             host.run(1, move |id, driver| {
                 let (tls, limits) = (setup.tls.clone(), setup.limits);
-                let (log, ready) = (log.clone(), ready.clone());
+                let (log, ready, done) = (log.clone(), ready.clone(), done.clone());
                 Shard::boot(
                     id,
                     driver,
@@ -157,6 +162,14 @@ impl Served {
                     |local| async move {
                         let log = Rc::new(move |line: &str| drop(log.send(line.to_owned())));
                         let server = Server::new(local.env(), limits, tls, log).unwrap();
+                        let thread = Worker::new("tls").unwrap();
+                        server.shake_hands_by(Rc::new(move |step: Step| {
+                            let (thread, done) = (thread.clone(), done.clone());
+                            Box::pin(async move {
+                                done.fetch_add(1, Ordering::Relaxed);
+                                thread.run(move || step.run()).await
+                            })
+                        }));
                         for (name, read_only) in [("vol", false), ("ro", true)] {
                             let options = ExportOptions {
                                 description: format!("the {name} export"),
@@ -180,6 +193,7 @@ impl Served {
             mesh,
             thread: Some(thread),
             log: logged,
+            steps,
         }
     }
 

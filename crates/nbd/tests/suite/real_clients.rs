@@ -2,6 +2,7 @@
 
 use crate::real::{BYTES, Certificates, Served, Setup, run, tool};
 use nbd::protocol::server_handshake::TlsPolicy;
+use std::sync::atomic::Ordering;
 
 #[test]
 fn nbdinfo_sees_what_is_offered() {
@@ -188,6 +189,8 @@ fn tls_is_spoken_and_insisted_on() {
     );
     let info = run(tool("nbdinfo", "libnbd-bin").arg(&uri));
     assert!(info.contains("with TLS"), "{info}");
+    // No signature is made on the shard.
+    assert!(served.steps.load(Ordering::Relaxed) >= 2);
     let bytes = pattern();
     let (from, to) = (dir.join("from"), dir.join("to"));
     std::fs::write(&from, &bytes).unwrap();
