@@ -1,6 +1,6 @@
 //! `hotset pool`.
 
-use super::status::pools;
+use super::status::{listed, pools};
 use super::text::{Argument, argument};
 use crate::Failure;
 use crate::commands::daemon::{Change, Control};
@@ -16,6 +16,9 @@ pub enum Pool {
     List {
         #[command(flatten)]
         control: Control,
+        /// Print JSON, as `hotset status` has it
+        #[arg(long)]
+        json: bool,
     },
     /// Make a pool; what is on its devices is overwritten
     Add {
@@ -127,11 +130,10 @@ pub fn run(command: Pool) -> Result<(), Failure> {
             volume,
             options,
         } => return super::recover::run(&config, &volume, options),
-        Pool::List { control } => {
+        Pool::List { control, json } => {
             let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
             let status = client.status().map_err(Failure::runtime)?;
-            print!("{}", pools(&status));
-            return Ok(());
+            return listed(json, &status.pools, &pools(&status));
         }
         Pool::Add {
             change,

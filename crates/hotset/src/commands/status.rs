@@ -6,6 +6,7 @@ use control::client::Client;
 use control::explained::Policy;
 use control::job::Job;
 use control::status::{Device, Status};
+use serde::Serialize;
 use std::io::{IsTerminal, Write, stdout};
 use std::path::Path;
 use std::time::Duration;
@@ -91,6 +92,17 @@ fn table(status: &Status) -> String {
     text += "\n";
     text += &devices(&status.devices, rates).to_string();
     text
+}
+
+/// Prints a list as a line of JSON, or as a table.
+pub fn listed(json: bool, list: &impl Serialize, table: &Table) -> Result<(), Failure> {
+    let text = match json {
+        true => serde_json::to_string(list).map_err(Failure::runtime)? + "\n",
+        false => table.to_string(),
+    };
+    stdout()
+        .write_all(text.as_bytes())
+        .map_err(Failure::runtime)
 }
 
 /// Figures that are over a span of time; none is shown of a daemon's first second.

@@ -1,7 +1,7 @@
 //! `hotset volume`.
 
 use super::daemon::{Change, Control};
-use super::status::volumes;
+use super::status::{listed, volumes};
 use super::table::bytes;
 use super::text::{Argument, argument};
 use crate::Failure;
@@ -19,6 +19,9 @@ pub enum Volume {
     List {
         #[command(flatten)]
         control: Control,
+        /// Print JSON, as `hotset status` has it
+        #[arg(long)]
+        json: bool,
     },
     /// Set the caching mode of a volume
     SetMode {
@@ -101,11 +104,10 @@ pub enum Volume {
 
 pub fn run(command: Volume) -> Result<(), Failure> {
     let (change, request) = match command {
-        Volume::List { control } => {
+        Volume::List { control, json } => {
             let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
             let status = client.status().map_err(Failure::runtime)?;
-            print!("{}", volumes(&status));
-            return Ok(());
+            return listed(json, &status.volumes, &volumes(&status));
         }
         Volume::SetMode {
             change,
