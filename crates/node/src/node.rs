@@ -51,6 +51,7 @@ use failing::Failing;
 use filter::{Latencies, Profiled, Tap, Tapped, Timed};
 use job::{Detaching, Jobs};
 use late::Returns;
+use losses::Losses;
 use queue::Queue;
 use refusal::{Refusal, refusal};
 use std::cell::{Cell, RefCell};
@@ -125,6 +126,7 @@ pub struct Node<P: Platform> {
     failing: Failing,
     /// What is wrong.
     troubles: Troubles,
+    losses: RefCell<Losses>,
     /// A volume waits, or the node is stopped.
     waits: Signal,
     stopped: Cell<bool>,
@@ -169,6 +171,7 @@ impl<P: Platform> Node<P> {
             returns: Returns::default(),
             failing: Failing::default(),
             troubles: Troubles::default(),
+            losses: RefCell::default(),
             waits: Signal::default(),
             stopped: Cell::new(false),
         });
@@ -246,6 +249,7 @@ impl<P: Platform> Node<P> {
         let mut known = known.pools.iter().filter(|known| known.name.value == *pool);
         let is_known = known.any(|known| known.devices.value.contains(name));
         let pool = self.pool(pool.as_str())?;
+        self.look_for_losses();
         let id = match pool.devices.borrow_mut().remove(name) {
             Some(id) => id,
             // It has gone without it since it was opened.

@@ -268,6 +268,20 @@ fn what_a_log_answered_outlives_its_daemon_and_one_of_its_devices() {
 }
 
 #[test]
+fn the_loss_of_a_device_of_a_log_is_said_though_the_log_is_given_up_at_once() {
+    let (place, _server) = write_back();
+    place.serve().stop();
+    std::fs::remove_file(place.path("log0")).unwrap();
+    let daemon = place.serve();
+    run(&mut place.command("volume set-mode vol write-through --temporary"));
+    let said = daemon.stop();
+    assert!(
+        said.contains("the log of volume vol goes without log0"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_log_that_keeps_no_order_outlives_its_daemon_and_says_what_it_does_not_promise() {
     let (place, server) = write_back();
     let coalesced = "write_back = \"coalesced\"\nmax_lag = \"8s\"";

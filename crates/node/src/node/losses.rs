@@ -14,36 +14,25 @@ use std::rc::Rc;
 /// How often it is looked.
 const PERIOD: Nanos = Nanos::from_secs(1);
 
+/// What was lost when it was last looked.
+#[derive(Default)]
+pub(super) struct Losses {
+    ejected: HashSet<(Name, DeviceId)>,
+    copies: HashSet<(Name, Name)>,
+    journals: HashSet<Name>,
+    logs: HashSet<Name>,
+}
+
 impl<P: Platform> Node<P> {
     /// Until the node is stopped.
     pub(super) async fn report_losses(node: Rc<Self>) {
         let timer = node.env().timer;
-        let mut ejected: HashSet<(Name, DeviceId)> = HashSet::new();
-        let mut lost: HashSet<(Name, Name)> = HashSet::new();
-        let mut forsaken = HashSet::new();
-        let mut stuck = HashSet::new();
         while !node.stopped.get() {
             timer.sleep(PERIOD).await;
             node.report_origins();
             node.look_at_troubles();
             node.try_returns();
-            let before = std::mem::take(&mut ejected);
-            for (pool_name, pool) in node.pools.borrow().iter() {
-                for report in pool.cache.devices() {
-                    let DeviceState::Ejected(fault) = report.state else {
-                        continue;
-                    };
-                    let key = (pool_name.clone(), report.id);
-                    if !before.contains(&key) {
-                        node.platform.event(Event::PoolDeviceEjected {
-                            pool: pool_name.clone(),
-                            device: report.name.clone(),
-                            fault,
-                        });
-                    }
-                    ejected.insert(key);
-                }
-            }
+            node.look_for_losses();
             for (device, opened) in node.devices.open.borrow().iter() {
                 if opened.role == Role::Origin
                     && let Some(now) = opened.has_grown()
@@ -55,33 +44,64 @@ impl<P: Platform> Node<P> {
                     });
                 }
             }
-            for (name, served) in node.volumes.borrow().iter() {
-                if served.volume.inner().has_lost_journal() && forsaken.insert(name.clone()) {
-                    let volume = name.clone();
-                    node.platform.event(Event::JournalLost { volume });
+        }
+    }
+
+    /// Says what pools and logs have lost since it was last looked. Who takes a device or a log away
+    /// looks before: afterwards nothing shows that it was lost.
+    pub(super) fn look_for_losses(&self) {
+        let losses = &mut *self.losses.borrow_mut();
+        self.look_at_pools(losses);
+        self.look_at_logs(losses);
+    }
+
+    fn look_at_pools(&self, losses: &mut Losses) {
+        let before = std::mem::take(&mut losses.ejected);
+        for (pool_name, pool) in self.pools.borrow().iter() {
+            for report in pool.cache.devices() {
+                let DeviceState::Ejected(fault) = report.state else {
+                    continue;
+                };
+                let key = (pool_name.clone(), report.id);
+                if !before.contains(&key) {
+                    self.platform.event(Event::PoolDeviceEjected {
+                        pool: pool_name.clone(),
+                        device: report.name.clone(),
+                        fault,
+                    });
                 }
-                let fronted = served.volume.inner();
-                let is_stuck = fronted.log().is_some_and(|log| log.engine().is_stuck());
-                let gone = fronted.lost_copies();
-                lost.retain(|(of, device)| {
-                    of != name || gone.iter().any(|(gone, _)| gone == device)
-                });
-                for (device, why) in gone {
-                    if lost.insert((name.clone(), device.clone())) {
-                        node.platform.event(Event::LogDeviceLost {
-                            volume: name.clone(),
-                            device,
-                            why,
-                            is_last: is_stuck,
-                        });
-                    }
+                losses.ejected.insert(key);
+            }
+        }
+    }
+
+    fn look_at_logs(&self, losses: &mut Losses) {
+        for (name, served) in self.volumes.borrow().iter() {
+            let fronted = served.volume.inner();
+            if fronted.has_lost_journal() && losses.journals.insert(name.clone()) {
+                let volume = name.clone();
+                self.platform.event(Event::JournalLost { volume });
+            }
+            let is_stuck = fronted.log().is_some_and(|log| log.engine().is_stuck());
+            let gone = fronted.lost_copies();
+            losses.copies.retain(|(of, device)| {
+                of != name || gone.iter().any(|(gone, _)| gone == device)
+            });
+            for (device, why) in gone {
+                if losses.copies.insert((name.clone(), device.clone())) {
+                    self.platform.event(Event::LogDeviceLost {
+                        volume: name.clone(),
+                        device,
+                        why,
+                        is_last: is_stuck,
+                    });
                 }
-                if !is_stuck {
-                    stuck.remove(name);
-                } else if stuck.insert(name.clone()) {
-                    let volume = name.clone();
-                    node.platform.event(Event::LogLost { volume });
-                }
+            }
+            if !is_stuck {
+                losses.logs.remove(name);
+            } else if losses.logs.insert(name.clone()) {
+                let volume = name.clone();
+                self.platform.event(Event::LogLost { volume });
             }
         }
     }

@@ -30,6 +30,7 @@ impl<P: Platform> Node<P> {
 
     /// Stops accepting, finishes what is in flight, makes it durable.
     pub async fn stop(&self) -> Result<(), Refusal> {
+        self.look_for_losses();
         self.stopped.set(true);
         self.waits.notify();
         self.change_ended().await;

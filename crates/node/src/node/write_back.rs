@@ -306,6 +306,7 @@ impl<P: Platform> Node<P> {
         }
         let at_rest = rested?;
         log.engine().close().await;
+        self.look_for_losses();
         served.volume.inner().forget_log();
         all.borrow_mut().remove(name);
         drop(at_rest);
