@@ -219,7 +219,11 @@ fn a_flush_never_claims_what_another_connection_acknowledged() {
         assert_eq!(disk.client.standing().losses(), 0);
         // This one meets the cut and is sent again.
         disk.write(1000, 400, 3).await.unwrap();
-        assert_eq!(disk.client.standing().losses(), 1, "it is known before a flush");
+        assert_eq!(
+            disk.client.standing().losses(),
+            1,
+            "it is known before a flush"
+        );
         let error = disk.client.flush().await.unwrap_err();
         assert_eq!(error.kind(), Kind::Gone);
         assert!(error.to_string().contains("may not be durable"), "{error}");

@@ -84,9 +84,9 @@ impl<P: Platform> Node<P> {
             }
             let is_stuck = fronted.log().is_some_and(|log| log.engine().is_stuck());
             let gone = fronted.lost_copies();
-            losses.copies.retain(|(of, device)| {
-                of != name || gone.iter().any(|(gone, _)| gone == device)
-            });
+            losses
+                .copies
+                .retain(|(of, device)| of != name || gone.iter().any(|(gone, _)| gone == device));
             for (device, why) in gone {
                 if losses.copies.insert((name.clone(), device.clone())) {
                     self.platform.event(Event::LogDeviceLost {

@@ -100,7 +100,8 @@ impl Refusals {
             return None;
         }
         let left = armed.left - 1;
-        self.armed.set((left > 0).then_some(Armed { left, ..armed }));
+        self.armed
+            .set((left > 0).then_some(Armed { left, ..armed }));
         self.count.set(self.count.get() + 1);
         self.by.borrow_mut().push((disk, extent.start));
         Some(self.rng.borrow_mut().between(0, blocks))

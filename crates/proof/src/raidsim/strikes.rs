@@ -306,7 +306,11 @@ impl Chaos {
             self.life.revive(unit);
             self.life.env.timer.sleep(LOOK).await;
             let candidate = self.life.candidate(unit).expect("a disk");
-            let added = self.life.array.add(candidate, self.life.fresh(), true).await;
+            let added = self
+                .life
+                .array
+                .add(candidate, self.life.fresh(), true)
+                .await;
             if added.is_ok() && !self.life.is_over() {
                 let what = format!("disk {unit} is a copy of disk {other}, and was taken");
                 self.life.violate(what);

@@ -249,7 +249,8 @@ fn a_member_that_is_lost_while_blocks_are_looked_at_ends_no_more_than_that() {
         drop(array);
         bench.sleep(300).await;
         let data = Extent::new(Lba(data_at(Level::Raid5)), Sectors(1024));
-        let is_block = move |op: Op| matches!(op, Op::Read(of) if of.len == Sectors(1)) && op.reads(data);
+        let is_block =
+            move |op: Op| matches!(op, Op::Read(of) if of.len == Sectors(1)) && op.reads(data);
         let held = Rc::new(Cell::new(true));
         let holds = held.clone();
         let all = vec![
