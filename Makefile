@@ -80,6 +80,7 @@ soak:
 	for mode in ordered journaled coalesced; do \
 		cargo run --release --quiet -p hotset-lab -- crash --mode $$mode --cases 70000 --threads "$$(nproc)" --json || exit 1; done
 	cargo run --release --quiet -p hotset-lab -- node --cases 50000 --threads "$$(nproc)" --json
+	cargo run --release --quiet -p proof --example node -- --write-back --seeds 20000 --threads "$$(nproc)" --json
 	cargo run --release --quiet -p hotset-lab -- flips --flips 10000
 	cargo run --release --quiet -p hotset-lab -- kill --rounds 200
 	cargo run --release --quiet -p hotset-lab -- storm --minutes 240 --json

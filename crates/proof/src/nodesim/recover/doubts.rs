@@ -2,7 +2,7 @@
 
 use super::rig::{OWED, Rig, noise};
 use super::{ORDERS, pending};
-use block::{Device, Fua, Lba};
+use block::{Device, Fua, Lba, Nanos};
 use cache::log::Cleaning;
 use node::{Platform, Wish};
 use simnode::{Direct, Running};
@@ -193,4 +193,38 @@ fn noise_in_a_first_superblock_has_no_effect() {
     rig.machine.pull("/log1");
     rig.recover(Wish::Keep, None).unwrap();
     rig.has_it_all(1);
+}
+
+/// The origin is another for a day, and each attempt to serve it is refused.
+#[test]
+fn thousands_of_refused_openings_leave_a_log_as_it_was() {
+    let mut rig = Rig::new(Cleaning::Ordered);
+    let own = rig.bytes("/archive");
+    rig.overwrite("/archive", noise(9, rig.holds.len()));
+    let before = rig.everything();
+    let config = rig.config.clone();
+    let openings = rig.machine.openings("/log0");
+    for _ in 0..140 {
+        let config = config.clone();
+        let lived = rig.run(async move |platform| {
+            let env = platform.local().env();
+            let frontend = Direct::new(env.clone());
+            let node = Running::start(&config, platform, frontend.clone());
+            let _node = node.await.expect("it starts");
+            env.timer.sleep(Nanos::from_secs(590)).await;
+            assert!(frontend.client("db").is_none(), "it is served");
+        });
+        lived.expect("nothing cuts its power");
+    }
+    let openings = rig.machine.openings("/log0") - openings;
+    assert!(openings > 5000, "{openings}");
+    let logs = |all: &[Vec<u8>]| all[2..4].to_vec();
+    assert!(
+        logs(&rig.everything()) == logs(&before),
+        "a log was written"
+    );
+    rig.overwrite("/archive", own);
+    let (held, _) = rig.serve().expect("it is served");
+    assert!(held == rig.holds[..held.len()]);
+    rig.has_it_all(2);
 }

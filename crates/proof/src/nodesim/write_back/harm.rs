@@ -96,7 +96,7 @@ impl Harms {
             0 if both && !self.outside.was_torn.get() => self.spoil_a_superblock(),
             1 if both => self.lose_witness(),
             2 if both => return self.damaged_beside(),
-            3 | 4 if both => self.damaged_alone(sim),
+            3 | 4 => self.damaged_alone(sim),
             // What a cut took from one copy the other alone may have.
             5 if both && !self.outside.was_cut.get() => self.restore_an_image(),
             6 => self.other_origin(sim),
@@ -156,9 +156,13 @@ impl Harms {
         self.outside.meet(Class::NoWitness);
     }
 
-    /// Damages a block of a copy that has something.
+    /// Damages a block of a copy that counts and has something.
     fn damage(&mut self) -> Option<Damage> {
-        let copy = self.rng.below(2) as usize;
+        let mask = self.outside.known()?.mask;
+        let copy = match mask {
+            [true, true] => self.rng.below(2) as usize,
+            [first, _] => usize::from(!first),
+        };
         let medium = self.outside.media.logs[copy].clone();
         let used = |block: &u64| {
             let there = bytes(&medium, block_of(*block), BLOCK_BYTES);
@@ -178,8 +182,12 @@ impl Harms {
             Some((at, rot)) => (at, Some(rot)),
             None => (at, None),
         };
-        if let Some([_, noise]) = &rot {
-            medium.write(at, noise);
+        match &rot {
+            Some([_, noise]) => {
+                medium.write(at, noise);
+                self.outside.meet(Class::Rot);
+            }
+            None => self.outside.meet(Class::Unreadable),
         }
         Some(Damage { copy, at, rot })
     }
@@ -205,32 +213,36 @@ impl Harms {
         damage
     }
 
-    /// A copy is damaged, and the other away or blank for one start.
+    /// A copy is damaged, and the other stale already, or away or blank for one start.
     fn damaged_alone(&mut self, sim: &mut Sim) {
+        let both = self.outside.has_both();
         let Some(damage) = self.damage() else {
             return;
         };
         let outside = self.outside.clone();
-        let (logs, other) = (&outside.media.logs, 1 - damage.copy);
-        let was = logs[other].save();
-        let is_blank = self.rng.chance(0.4);
-        match is_blank {
-            true => logs[other].restore(&self.blank),
-            false => {
-                // It has nothing to lose with its power.
-                logs[other].restore(&was);
-                outside.machine.pull(LOGS[other]);
+        let (log, path) = (&outside.media.logs[1 - damage.copy], LOGS[1 - damage.copy]);
+        let was = log.save();
+        let class = match (both, self.rng.chance(0.4)) {
+            (false, _) => Class::BesideStale,
+            (true, true) => {
+                log.restore(&self.blank);
+                Class::BesideBlank
             }
-        }
+            (true, false) => {
+                // It has nothing to lose with its power.
+                log.restore(&was);
+                outside.machine.pull(path);
+                Class::Sole
+            }
+        };
+        outside.meet(class);
         let attempt = self.attempt(sim, damage.rule(&outside), SOON, true);
-        outside.machine.give_back(LOGS[other]);
+        outside.machine.give_back(path);
         match attempt {
             Attempt::Served => outside.meet(Class::DamageServed),
             Attempt::Refused => {
                 outside.meet(Class::DamageRefused);
-                if is_blank {
-                    logs[other].restore(&was);
-                }
+                log.restore(&was);
             }
         }
         self.mend(Some(damage));

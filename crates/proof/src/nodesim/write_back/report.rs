@@ -17,7 +17,12 @@ classes! {
     Noise, "a block of a pair of superblocks was noise";
     NoWitness, "the file beside the log was lost";
     Beside, "a block of one copy was damaged, the other whole";
-    DamageRefused, "a log with a damaged copy, the other away or blank, was refused";
+    Rot, "a sector of a copy had other bytes";
+    Unreadable, "a block of a copy could not be read";
+    Sole, "a copy was damaged, the other away";
+    BesideBlank, "a copy was damaged, the other blank";
+    BesideStale, "a copy was damaged, the other overtaken";
+    DamageRefused, "a log of which the only copy was damaged was refused";
     DamageServed, "one was served all the same, each block right or its read an error";
     Looked, "dirty data were counted without a daemon";
     Image, "a device of the log was restored from an image";
