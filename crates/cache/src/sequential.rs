@@ -44,12 +44,24 @@ impl Sequential {
         }
     }
 
+    /// Whether a request would continue a stream past the cutoff.
+    #[inline]
+    pub(crate) fn would_continue(&self, start: u64) -> bool {
+        let entry = &self.streams[place(start)];
+        let is_next = entry.next == start && start != 0;
+        is_next
+            && self
+                .cutoff
+                .is_some_and(|cutoff| u64::from(entry.bytes) >= cutoff)
+    }
+
     /// Hears of a request; true if it continues a stream past the cutoff.
     #[inline]
     pub(crate) fn observe(&mut self, blocks: &Range<u64>) -> bool {
-        let Some(cutoff) = self.cutoff else {
+        if self.cutoff.is_none() {
             return false;
-        };
+        }
+        let continues = self.would_continue(blocks.start);
         let entry = &mut self.streams[place(blocks.start)];
         let before = if entry.next == blocks.start && blocks.start != 0 {
             std::mem::take(entry).bytes
@@ -68,7 +80,7 @@ impl Sequential {
         } else {
             *entry = stream;
         }
-        u64::from(before) >= cutoff
+        continues
     }
 }
 

@@ -102,6 +102,12 @@ impl<P: Device> Volume<P> {
         self.0.counters.snapshot()
     }
 
+    /// Whether a request would be a part of a sequential stream, which is not promoted.
+    pub fn is_streamed(&self, extent: Extent) -> bool {
+        let first = extent.start.0 / BLOCK_SECTORS;
+        self.0.sequential.borrow().would_continue(first)
+    }
+
     /// Whether changes are held back; see [`Volume::quiesce`].
     pub fn is_quiesced(&self) -> bool {
         self.0.freeze.is_frozen()

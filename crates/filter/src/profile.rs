@@ -32,6 +32,8 @@ struct State {
     profiler: Profiler,
     regions: Regions,
     writes: Writes,
+    /// Whether a request belongs to what no cache keeps.
+    is_streamed: Option<Box<dyn Fn(Extent) -> bool>>,
     /// Sectors of a line, as a power of two.
     line: u32,
     /// Sectors of a part of a line that is distinguished, as a power of two.
@@ -49,11 +51,17 @@ impl<D: Device> Profiled<D> {
             profiler: Profiler::new(u64::from(line_bytes), one_in),
             regions: Regions::new(lines),
             writes: Writes::default(),
+            is_streamed: None,
             line: line_sectors.ilog2(),
             part: part_sectors.ilog2(),
         };
         state.tick(now);
         Observed::by(inner, Profiling(Rc::new(RefCell::new(state))))
+    }
+
+    /// Leaves requests out that are part of a stream, which no cache keeps whatever its size.
+    pub fn leave_out(&self, is_streamed: impl Fn(Extent) -> bool + 'static) {
+        self.observer.0.borrow_mut().is_streamed = Some(Box::new(is_streamed));
     }
 
     /// Passes the time, such as once a second.
@@ -100,11 +108,15 @@ impl State {
         let Some(last) = extent.start.0.checked_add(extent.len.0 - 1) else {
             return;
         };
+        let is_streamed = self.is_streamed.as_ref();
+        let is_streamed = is_streamed.is_some_and(|is_streamed| is_streamed(extent));
         for line in extent.start.0 >> self.line..=last >> self.line {
             let start = line << self.line;
             let first = (extent.start.0.max(start) - start) >> self.part;
             let end = (last.min(start + ((1 << self.line) - 1)) - start) >> self.part;
-            self.profiler.access(line, blocks(first, end), op);
+            if !is_streamed {
+                self.profiler.access(line, blocks(first, end), op);
+            }
             self.regions.access(line, op);
         }
     }

@@ -124,7 +124,8 @@ pub struct Profile {
     pub unique_lines: f64,
     /// The miss ratio that no size goes below.
     pub plateau: f64,
-    /// Of the parts of lines that were read, the share that was touched for the first time.
+    /// Of the parts of lines that were read, the share that was touched for the first time,
+    /// estimated.
     #[serde(default)]
     pub first_reads: f64,
     /// Of the distinct lines, those first seen in the last quarter of the time,

@@ -153,15 +153,9 @@ impl Contents {
                 parts: Parts::of(start as u32, count as u32, log),
                 ..request
             };
-            let slot = match self.policy.access(key, &request, &Unpinned) {
-                Instruction::Hit(slot) => Some(slot),
-                Instruction::Admit(slot) | Instruction::Replace { slot, .. } => {
-                    self.set(u64::from(slot.0) * blocks_per_line, blocks_per_line, false);
-                    Some(slot)
-                }
-                Instruction::Bypass(_) => None,
-            };
-            let place = slot.map(|s| u64::from(s.0) * blocks_per_line + from % blocks_per_line);
+            let place = self
+                .place(key, &request)
+                .map(|line| line + from % blocks_per_line);
             match place {
                 Some(place) if read && self.are_valid(place, to - from) => {
                     self.hits += to - from;
@@ -184,6 +178,19 @@ impl Contents {
             }
         }
         found
+    }
+
+    /// Asks the policy about a line: the first block of its slot, if it has one from now on.
+    fn place(&mut self, key: Key, request: &policy::Request) -> Option<u64> {
+        let blocks = self.line_bytes / BLOCK_BYTES;
+        match self.policy.access(key, request, &Unpinned) {
+            Instruction::Hit(slot) => Some(u64::from(slot.0) * blocks),
+            Instruction::Admit(slot) | Instruction::Replace { slot, .. } => {
+                self.set(u64::from(slot.0) * blocks, blocks, false);
+                Some(u64::from(slot.0) * blocks)
+            }
+            Instruction::Bypass(_) => None,
+        }
     }
 
     fn are_valid(&self, first: u64, count: u64) -> bool {

@@ -73,9 +73,9 @@ fn hits(observed: &Observed, pool_bytes: u64) -> f64 {
     };
     let (then, now) = (reused(pool_bytes), reused(observed.pool_bytes));
     let hit = observed.blocks_hit as f64 / blocks;
-    // What a stream reads for the first time is counted by both.
+    // The profile is of what no stream has read.
     let streamed = observed.blocks_streamed as f64 / blocks;
-    let most = (1.0 - streamed.max(profile.first_reads)).max(hit);
+    let most = ((1.0 - streamed) * (1.0 - profile.first_reads)).max(hit);
     if pool_bytes < observed.pool_bytes {
         let part = match now > 0.0 {
             true => then / now,

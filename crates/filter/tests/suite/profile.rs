@@ -36,3 +36,17 @@ fn each_line_that_a_request_touches_is_counted() {
         assert!(device.state_bytes() < 1 << 20, "{}", device.state_bytes());
     });
 }
+
+#[test]
+fn what_belongs_to_a_stream_is_hot_but_in_no_curve() {
+    on_disk(1, 1, async |disk, env| {
+        let device = Profiled::new(disk, LINE_BYTES, env.timer.now());
+        device.leave_out(|extent| extent.start >= Lba(128));
+        for at in [0, 128, 0] {
+            let buf = env.pool.get(4096).await;
+            device.read(Lba(at), buf).await.1.expect("a sound read");
+        }
+        assert_eq!(device.profile().reads, 2);
+        assert_eq!(device.regions().regions()[1].reads, 1);
+    });
+}

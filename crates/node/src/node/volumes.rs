@@ -153,7 +153,9 @@ impl<P: Platform> Node<P> {
         let timer = self.env().timer;
         let block = cached.geometry().block;
         let fronted = Fronted::new(cached, log);
+        let engine = fronted.cached().clone();
         let exported = Profiled::new(fronted, pool.line_bytes, timer.now());
+        exported.leave_out(move |extent| engine.is_streamed(extent));
         let about = About {
             description: format!("{} cached in pool {}", opened.place, pool.name),
             origin: guarded.identity().clone(),

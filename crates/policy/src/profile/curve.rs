@@ -34,6 +34,8 @@ const STUDENT: f64 = 3.182;
 pub struct MissRatioCurve {
     samplers: [Sampler; SAMPLERS],
     accesses: u64,
+    /// Parts of lines that were read.
+    parts_read: u64,
 }
 
 /// A point of the curve.
@@ -54,6 +56,7 @@ impl MissRatioCurve {
         MissRatioCurve {
             samplers: std::array::from_fn(|_| Sampler::new(u32::MAX / one_in.max(1))),
             accesses: 0,
+            parts_read: 0,
         }
     }
 
@@ -65,6 +68,9 @@ impl MissRatioCurve {
     #[inline]
     pub(super) fn sample(&mut self, line: u64, blocks: Blocks, op: Op, hashes: Hashes) {
         self.accesses += 1;
+        if op == Op::Read {
+            self.parts_read += u64::from(blocks.count_ones());
+        }
         let [first, second] = hashes.0;
         let halves = [first, first >> 32, second, second >> 32];
         for (sampler, half) in self.samplers.iter_mut().zip(halves) {
@@ -102,13 +108,9 @@ impl MissRatioCurve {
 
     /// Of the parts of lines that were read, the share that was touched for the first time.
     pub fn first_reads(&self) -> f64 {
-        let sum = |of: fn(&Sampler) -> f64| self.samplers.iter().map(of).sum::<f64>();
-        let read = sum(|sampler| sampler.parts_read);
-        if read > 0.0 {
-            sum(|sampler| sampler.parts_first_read) / read
-        } else {
-            0.0
-        }
+        let first: f64 = self.samplers.iter().map(|s| s.parts_first_read).sum();
+        let read = self.parts_read.max(1) as f64;
+        (first / SAMPLERS as f64 / read).min(1.0)
     }
 
     /// Accesses counted.
@@ -173,8 +175,7 @@ struct Sampler {
     cold: f64,
     /// Weight of the first accesses to a line.
     new: f64,
-    /// Weight of the parts of lines that were read, and of those not touched before.
-    parts_read: f64,
+    /// Weight of the parts of lines that were read before they were touched otherwise.
     parts_first_read: f64,
 }
 
@@ -189,7 +190,6 @@ impl Sampler {
             histogram: vec![0.0; BINS].into(),
             cold: 0.0,
             new: 0.0,
-            parts_read: 0.0,
             parts_first_read: 0.0,
         }
     }
@@ -204,7 +204,6 @@ impl Sampler {
         self.next += 1;
         if op == Op::Read {
             let touched = self.lines.get(&line).map_or(0, |known| known.touched);
-            self.parts_read += scale * f64::from(blocks.count_ones());
             self.parts_first_read += scale * f64::from((blocks & !touched).count_ones());
         }
         match self.lines.get_mut(&line) {
