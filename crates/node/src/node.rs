@@ -44,7 +44,7 @@ use crate::origins::Origin;
 use crate::place::Role;
 use crate::platform::Platform;
 use crate::sink::Sink;
-use block::{Env, Gate, Nanos, Signal};
+use block::{Deadline, Device as _, Env, Extent, Gate, Lba, Nanos, Sectors, Signal};
 use cache::PoolDevice;
 use control::config::{self, Config, Name};
 use failing::Failing;
@@ -60,6 +60,9 @@ use std::rc::Rc;
 use troubles::Troubles;
 use waiting::Waiting;
 
+/// What a device that has left its pool may drop at a time, and for how long it is asked to.
+const TRIM_STEP: Sectors = Sectors(1 << 21);
+const TRIM_MAX: Nanos = Nanos::from_secs(10);
 /// How often profiles get the time.
 const PROFILE_TICK: Nanos = Nanos::from_secs(1);
 
@@ -261,7 +264,31 @@ impl<P: Platform> Node<P> {
             }
         };
         pool.cache.remove_device(id).await.map_err(refusal)?;
+        self.trim(name).await;
         self.devices.close(name).await.map_err(refusal)
+    }
+
+    /// Has a device that has left its pool drop all that it has, as far as it
+    /// takes that in time.
+    async fn trim(&self, name: &Name) {
+        let Ok((leaf, _)) = self.devices.leaf_of(name) else {
+            return;
+        };
+        let all = leaf.geometry().sectors;
+        let trimming = async {
+            let mut at = Sectors::ZERO;
+            while at < all {
+                let len = TRIM_STEP.min(all - at);
+                let extent = Extent::new(Lba(at.0), len);
+                // Not all devices can; it is no more than a hint.
+                if leaf.discard(extent).await.is_err() {
+                    break;
+                }
+                at += len;
+            }
+        };
+        let timer = self.env().timer;
+        Deadline::new(&timer, TRIM_MAX).bound(trimming).await;
     }
 
     fn volume(&self, name: &str) -> Result<Export<P::Driver>, Refusal> {

@@ -7,8 +7,15 @@ use layout::{
     BLOCK_BYTES, BLOCK_SECTORS, COMMIT_BLOCKS, JournalCommit, JournalSuperblock, LOG_SUPERBLOCKS,
     LogSuperblock, PROBE_BYTES, Pair, SUPERBLOCK_BLOCKS, SuperblockError,
 };
-use std::os::unix::fs::FileExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
+
+/// What a device may drop, at a time.
+const TRIM_STEP: u64 = 1 << 30;
+/// `_IO(0x12, 119)` of the kernel.
+const BLKDISCARD: libc::c_ulong = 0x1277;
+const PUNCH: libc::c_int = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 
 fn block(image: &Image, at: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; BLOCK_BYTES];
@@ -43,6 +50,31 @@ fn pending_of(image: &Image) -> Option<JournalSuperblock> {
     commits
         .any(|commit| commit.group > found.retired)
         .then_some(found)
+}
+
+/// Has the device drop all that it has, if it can.
+fn trim(image: &Image) {
+    let is_disk = image
+        .file
+        .metadata()
+        .is_ok_and(|meta| meta.file_type().is_block_device());
+    let mut at = 0;
+    while at < image.bytes {
+        let len = TRIM_STEP.min(image.bytes - at);
+        let descriptor = image.file.as_raw_fd();
+        let range = [at, len];
+        // SAFETY: the request reads two numbers; the other call takes no pointers.
+        let done = unsafe {
+            match is_disk {
+                true => libc::ioctl(descriptor, BLKDISCARD as _, range.as_ptr()),
+                false => libc::fallocate(descriptor, PUNCH, at as i64, len as i64),
+            }
+        };
+        if done != 0 {
+            return;
+        }
+        at += len;
+    }
 }
 
 pub fn run(path: &Path, yes: bool, rewind: bool) -> Result<(), Failure> {
@@ -98,6 +130,7 @@ pub fn run(path: &Path, yes: bool, rewind: bool) -> Result<(), Failure> {
         let superblock = SUPERBLOCK_BLOCKS * BLOCK_BYTES as u64;
         blank((end - SUPERBLOCK_BLOCKS) * BLOCK_BYTES as u64, superblock)?;
     }
+    trim(&image);
     let synced = image.file.sync_all();
     synced.map_err(|cause| image.failure("may not have reached the disk", cause))
 }

@@ -1,7 +1,8 @@
 //! Pools that come and go while a daemon serves clients.
 
-use crate::common::{Place, copy_in, copy_out, noise, refused, run, tool};
+use crate::common::{Place, copy_in, copy_out, hotset, noise, refused, run, tool, until};
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 
 /// A daemon that has nothing yet.
 const NOTHING: &str = r#"
@@ -152,4 +153,27 @@ fn pools_of_a_changed_file_come_and_go() {
     );
     assert_eq!(daemon.status()["pools"][0]["name"], "first");
     daemon.stop();
+}
+
+#[test]
+fn a_device_that_leaves_its_pool_or_is_formatted_is_trimmed() {
+    let place = Place::usual();
+    let origin = noise(1, 128 << 20);
+    fs::write(place.path("origin"), origin).unwrap();
+    let daemon = place.serve();
+    let load = ["--rw=randread", "--bs=64k", "--size=48m", "--loops=2"];
+    common::faultless(&common::fio(&place, "load", &daemon.uri("vol"), &load));
+    let kept = || fs::metadata(place.path("pool")).unwrap().blocks() * 512;
+    until("the pool to be filled", || kept() > 16 << 20);
+    run(&mut place.command("pool remove-device fast pool"));
+    assert!(kept() < 1 << 20, "{} bytes are left", kept());
+    run(&mut place.command("pool add-device fast pool"));
+    common::faultless(&common::fio(&place, "again", &daemon.uri("vol"), &load));
+    until("the pool to be filled", || kept() > 16 << 20);
+    daemon.stop();
+    let mut format = hotset();
+    run(format
+        .args(["pool", "format", "--yes"])
+        .arg(place.path("pool")));
+    assert_eq!(kept(), 0);
 }
