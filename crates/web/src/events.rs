@@ -165,7 +165,7 @@ fn differences(before: &Facts, now: &Facts) -> Vec<Event> {
     for (subject, (_, bad)) in before {
         if !now.contains_key(subject) {
             let (severity, text) = match bad {
-                true => (Severity::Good, "is well again, or is there no more"),
+                true => (Severity::Good, "is no trouble any more"),
                 false => (Severity::Info, "is there no more"),
             };
             events.push(event(severity, subject, text));

@@ -333,7 +333,7 @@ fn an_ssd_that_is_lost_is_seen_at_once_and_comes_back() {
         let before = daemon.count("blocks_hit");
         until("hits", || daemon.count("blocks_hit") > before + 1000);
         browser.click("//nav//a[text()='Events']");
-        browser.shows("td", "device pool of pool fast");
+        browser.shows("th", "device pool of pool fast");
         browser.shows("td", "is online");
         drop(load);
         assert_eq!(daemon.status()["nbd"]["errors"], 0);

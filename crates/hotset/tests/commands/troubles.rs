@@ -56,8 +56,8 @@ fn exit_code(place: &Place) -> (Option<i32>, String) {
     (output.status.code(), all(&output))
 }
 
-#[test]
-fn what_is_wrong_is_one_list_and_everything_shows_it() {
+/// Its files, and the server of the pool's device.
+fn machine() -> (Place, Process) {
     let place = Place::usual();
     for (file, mib) in [("second", 64), ("log0", 24), ("log1", 24), ("third", 16)] {
         place.file(file, mib);
@@ -71,6 +71,38 @@ fn what_is_wrong_is_one_list_and_everything_shows_it() {
     let usual = USUAL.replace("path = \"$/pool\"", "nbd = \"nbd+unix:///?socket=$/ram\"");
     let text = format!("{}{MORE}", usual.replace("\"10s\"", "\"500ms\""));
     place.config(&text);
+    (place, server)
+}
+
+/// What everything shows of three troubles.
+fn shown_everywhere(place: &Place, site: &Site, browser: &Browser) {
+    let (code, shown) = exit_code(place);
+    assert_eq!(code, Some(3), "{shown}");
+    for part in [
+        "critical: volume away is not served: ",
+        "critical: device log0 of the log of volume data is lost: ",
+        "mend:  ",
+        "`hotset pool readmit fast pool`",
+    ] {
+        assert!(shown.contains(part), "no {part} in\n{shown}");
+    }
+    browser.shows(
+        ".banner.bad",
+        "Device log0 of the log of volume data is lost",
+    );
+    let banner = browser.shows(".banner.bad", "Volume away is not served");
+    assert!(banner.contains("its clients cannot reach it"), "{banner}");
+    browser.pictures("troubles");
+    let lost = "hotset_troubles{kind=\"log-copy-lost\",severity=\"critical\"} 1";
+    let metrics = site.with(&site.reader, "GET", "/metrics", "").body;
+    assert!(metrics.contains(lost), "{metrics}");
+    let status = site.with(&site.reader, "GET", "/api/v1/status", "").json();
+    assert_eq!(status["troubles"].as_array().unwrap().len(), 3, "{status}");
+}
+
+#[test]
+fn what_is_wrong_is_one_list_and_everything_shows_it() {
+    let (place, server) = machine();
 
     // All is well.
     let daemon = place.serve();
@@ -102,28 +134,7 @@ fn what_is_wrong_is_one_list_and_everything_shows_it() {
         let last = troubles(&daemon).pop().unwrap();
         last.1 == "device pool of pool fast" && kinds.contains(&&*last.0)
     });
-    let (code, shown) = exit_code(&place);
-    assert_eq!(code, Some(3), "{shown}");
-    for part in [
-        "critical: volume away is not served: ",
-        "critical: device log0 of the log of volume data is lost: ",
-        "mend:  ",
-        "`hotset pool readmit fast pool`",
-    ] {
-        assert!(shown.contains(part), "no {part} in\n{shown}");
-    }
-    browser.shows(
-        ".banner.bad",
-        "Device log0 of the log of volume data is lost",
-    );
-    let banner = browser.shows(".banner.bad", "Volume away is not served");
-    assert!(banner.contains("its clients cannot reach it"), "{banner}");
-    browser.pictures("troubles");
-    let lost = "hotset_troubles{kind=\"log-copy-lost\",severity=\"critical\"} 1";
-    let metrics = site.with(&site.reader, "GET", "/metrics", "").body;
-    assert!(metrics.contains(lost), "{metrics}");
-    let status = site.with(&site.reader, "GET", "/api/v1/status", "").json();
-    assert_eq!(status["troubles"].as_array().unwrap().len(), 3, "{status}");
+    shown_everywhere(&place, &site, &browser);
 
     // What is no more leaves the list; a configuration that does not read comes into it.
     place.file("third", 16);
