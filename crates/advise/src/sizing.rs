@@ -17,6 +17,7 @@ pub mod volume;
 pub use page::page;
 pub use price::{Cost, EXAMPLE as EXAMPLE_PRICES, PriceBook};
 
+use crate::page::span;
 use crate::writeback::WriteBack;
 use block::Nanos;
 use policy::profile::{Profile, Profiler, blocks, part_bytes};
@@ -235,7 +236,7 @@ fn warnings(profile: &Profile, curve: &[Hits], sizes: &[Outcome]) -> Vec<String>
         warnings.push(format!(
             "what is known was observed for {} only: it holds for what was asked then, and says \
              nothing of wear and cost; come back after a day of the usual use",
-            crate::page::span(profile.seconds)
+            span(profile.seconds)
         ));
     }
     if profile.plateau > COLD_SHARE_MAX {

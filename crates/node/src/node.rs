@@ -13,6 +13,7 @@ mod failing;
 mod job;
 mod jobs;
 mod late;
+mod look;
 mod losses;
 mod owing;
 mod pool;

@@ -12,13 +12,11 @@ pub(crate) mod systor17;
 pub(crate) mod tencent;
 
 pub(crate) use line::{
-    Line, LineParser, fields, length, number, op, seconds, sectors, volume_of_name,
+    Line, LineParser, SNIFFED_BYTES, fields, length, lines, number, op, seconds, sectors,
+    volume_of_name,
 };
 
 use crate::{Op, Record};
-
-/// Bytes by which a format is recognised, at most.
-pub(crate) const SNIFFED_BYTES: usize = 4096;
 
 /// The first bytes of an Apache Parquet file.
 pub const PARQUET_MAGIC: [u8; 4] = *b"PAR1";
@@ -112,8 +110,7 @@ impl Format {
         if start.starts_with(&PARQUET_MAGIC) {
             return Some(Format::Parquet);
         }
-        let mut lines = lines(start);
-        let first = lines.next()?;
+        let first = lines(start).next()?;
         if first == csv::HEADER {
             return Some(Format::Csv);
         }
@@ -136,7 +133,7 @@ impl Format {
                 Format::Alibaba => alibaba::parse_dated,
                 format => format.line_parser().expect("a text format"),
             };
-            let mut parsed = self::lines(start).map(parser);
+            let mut parsed = lines(start).map(parser);
             matches!(parsed.find(|line| *line != Ok(Line::Other)), Some(Ok(_)))
         })
     }
@@ -162,18 +159,6 @@ impl Format {
             Format::Binary | Format::Parquet | Format::OracleGeneral => return None,
         })
     }
-}
-
-/// The whole lines of the first bytes of a text; none after one that is no text.
-pub(crate) fn lines(start: &[u8]) -> impl Iterator<Item = &str> {
-    let start = &start[..start.len().min(SNIFFED_BYTES)];
-    let end = match start.iter().rposition(|byte| *byte == b'\n') {
-        Some(end) if start.len() == SNIFFED_BYTES => end,
-        _ => start.len(),
-    };
-    let lines = start[..end].split(|byte| *byte == b'\n');
-    let text = lines.map_while(|line| Some(std::str::from_utf8(line).ok()?.trim_end()));
-    text.filter(|line| !line.is_empty())
 }
 
 /// Refuses what no reader may yield.

@@ -3,6 +3,9 @@
 use crate::{Op, Record};
 use block::Nanos;
 
+/// Bytes by which a format is recognised, at most.
+pub(crate) const SNIFFED_BYTES: usize = 4096;
+
 /// What one line of a text format is.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
@@ -87,4 +90,16 @@ pub(crate) fn volume_of_name(parts: &[&str]) -> u32 {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     }
     (hash ^ (hash >> 32)) as u32
+}
+
+/// The whole lines of the first bytes of a text; none after one that is no text.
+pub(crate) fn lines(start: &[u8]) -> impl Iterator<Item = &str> {
+    let start = &start[..start.len().min(SNIFFED_BYTES)];
+    let end = match start.iter().rposition(|byte| *byte == b'\n') {
+        Some(end) if start.len() == SNIFFED_BYTES => end,
+        _ => start.len(),
+    };
+    let lines = start[..end].split(|byte| *byte == b'\n');
+    let text = lines.map_while(|line| Some(std::str::from_utf8(line).ok()?.trim_end()));
+    text.filter(|line| !line.is_empty())
 }

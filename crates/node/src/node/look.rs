@@ -1,0 +1,302 @@
+//! Looks for what is wrong with a node: all that its operator sees of it is from here.
+//!
+//! Not here: since when it has been so (`troubles`).
+
+use super::troubles::List;
+use super::{Node, Pool, Served};
+use crate::log::journal_of;
+use crate::platform::Platform;
+use block::{Driver, Nanos};
+use cache::{DeviceState, Fault};
+use control::config::{Bytes, Config, Name};
+use control::job::{Job, JobKind, JobState};
+use control::status::Array;
+use control::trouble::{Kind, Trouble};
+use std::rc::Rc;
+
+/// How often the files of the configuration are read.
+const CONFIGURATION_PERIOD: Nanos = Nanos::from_secs(10);
+/// Of its rated endurance, what a device may have used.
+const WORN_PERCENT: u8 = 90;
+
+impl<P: Platform> Node<P> {
+    /// What is wrong now.
+    pub(crate) fn look_at_troubles(&self) -> Vec<Trouble> {
+        let now = self.env().timer.now();
+        let config = self.devices.config();
+        let mut list = List::default();
+        self.of_waiting(&mut list);
+        for (name, served) in self.volumes.borrow().iter() {
+            self.of_origin(name, served, &mut list);
+            of_log(&config, name, served, &mut list);
+        }
+        for (name, pool) in self.pools.borrow().iter() {
+            of_pool(&config, name, pool, &mut list);
+        }
+        let (arrays, jobs) = (self.devices.reports(now), self.report_jobs());
+        arrays
+            .iter()
+            .for_each(|array| of_array(array, &jobs, &mut list));
+        self.of_devices(&mut list);
+        if let Some(why) = &*self.troubles.unreadable.borrow() {
+            let file = config.files.main().map(|file| file.display().to_string());
+            let file = file.unwrap_or_default();
+            list.add(
+                Kind::ConfigurationUnreadable,
+                format!("configuration {file}"),
+                format!("does not read any more: {why}"),
+                format!(
+                    "`hotset check {file}` names all that is wrong; mend it, then `hotset reload`"
+                ),
+            );
+        }
+        self.troubles.known_for(list.0, now)
+    }
+
+    fn of_waiting(&self, list: &mut List) {
+        for (name, waiting) in self.waiting.borrow().iter() {
+            // It is being opened for the first time.
+            if waiting.why.is_empty() {
+                continue;
+            }
+            list.add(
+                Kind::VolumeNotServed,
+                format!("volume {name}"),
+                format!("is not served: {}", waiting.why),
+                format!("mend that, and it is served by itself; or `hotset volume remove {name}`"),
+            );
+        }
+    }
+
+    fn of_origin(&self, name: &Name, served: &Served<P>, list: &mut List) {
+        let origin = &served.origin;
+        let open = self.devices.open.borrow();
+        let Some(opened) = open.get(origin) else {
+            return;
+        };
+        if let Some(why) = opened.trouble().or_else(|| self.failing.of(name)) {
+            list.add(
+                Kind::OriginFails,
+                format!("volume {name}"),
+                format!("its origin {origin} fails: {why}"),
+                format!("see to {}, or to what it is reached by", opened.place),
+            );
+        }
+        if let Some(now) = opened.grown() {
+            list.add(
+                Kind::OriginGrown,
+                format!("volume {name}"),
+                format!(
+                    "its origin {origin} has grown to {}; what it had is served",
+                    Bytes(now)
+                ),
+                format!(
+                    "`hotset volume remove {name}`, then `hotset volume add`; or start hotset again"
+                ),
+            );
+        }
+    }
+
+    fn of_devices(&self, list: &mut List) {
+        for (name, opened) in self.devices.open.borrow().iter() {
+            let wear = opened.wear.get().1;
+            if let Some(wear) = wear.filter(|wear| wear.used_percent >= WORN_PERCENT) {
+                list.add(
+                    Kind::DeviceWorn,
+                    format!("device {name}"),
+                    format!("has used {}% of its rated endurance", wear.used_percent),
+                    "plan its replacement: a new device may be added before the old one is removed",
+                );
+            }
+        }
+    }
+
+    /// Reads the files of the configuration now and then, until the node is stopped.
+    pub(super) async fn watch_configuration(node: Rc<Self>) {
+        let timer = node.env().timer;
+        while !node.stopped.get() {
+            timer.sleep(CONFIGURATION_PERIOD).await;
+            let files = node.devices.config().files.clone();
+            let why = node.platform.unreadable(&files).await;
+            node.troubles.unreadable.replace(why);
+        }
+    }
+}
+
+/// What is wrong with the log of a volume, and what is beside it.
+fn of_log<P: Platform>(config: &Config, name: &Name, served: &Served<P>, list: &mut List) {
+    let fronted = served.volume.inner();
+    let (Some(log), Some(status)) = (fronted.log(), fronted.log_status()) else {
+        return;
+    };
+    let subject = || format!("volume {name}");
+    if log.engine().is_stuck() {
+        list.add(
+            Kind::LogLost,
+            subject(),
+            "all devices of its log are lost".to_owned(),
+            "mend one of them: the log is opened again by itself",
+        );
+    } else {
+        let lost = log.lost();
+        let mut away = log.offline();
+        away.retain(|device| lost.iter().all(|(lost, _)| lost != device));
+        let away = away.into_iter();
+        let away = away.map(|device| (device, "it was not there at the start".to_owned()));
+        for (device, why) in lost.into_iter().chain(away) {
+            list.add(
+                Kind::LogCopyLost,
+                format!("device {device} of the log of volume {name}"),
+                format!("is lost: {why}"),
+                "mend the device: it is taken back then; or give another, and start hotset again",
+            );
+        }
+    }
+    if let Some(why) = status.trouble.as_ref().filter(|_| !log.engine().is_stuck()) {
+        let origin = &served.origin;
+        list.add(
+            Kind::WriteBackHalted,
+            subject(),
+            format!("nothing of what it owes goes to its origin {origin}: {why}"),
+            "mend what fails there; it is tried again",
+        );
+    }
+    let volume = config
+        .volumes
+        .iter()
+        .find(|volume| volume.name.value == *name);
+    if let Some(journal) = volume.and_then(journal_of)
+        && (status.forsaken || !log.had_journal())
+    {
+        list.add(
+            Kind::JournalLost,
+            subject(),
+            format!("its journal {journal} is lost, or was not there at the start"),
+            format!("mend {journal}, and start hotset again"),
+        );
+    }
+    of_file(log.witness().claim.fails(), list);
+}
+
+/// What is wrong with a file in `state`, by its name and why it fails.
+fn of_file(fails: Option<(String, String)>, list: &mut List) {
+    if let Some((file, why)) = fails {
+        list.add(
+            Kind::StateFails,
+            format!("file {file}"),
+            format!("cannot be used: {why}"),
+            "make room in `state`, or mend its disk; it is tried again",
+        );
+    }
+}
+
+fn of_pool<D: Driver>(config: &Config, name: &Name, pool: &Pool<D>, list: &mut List) {
+    of_file(pool.witness.fails(), list);
+    let known = config.pools.iter().find(|known| known.name.value == *name);
+    let known: &[Name] = known.map_or(&[], |known| &known.devices.value);
+    let reports = pool.cache.devices();
+    let devices = pool.devices.borrow();
+    if known.is_empty() && devices.is_empty() {
+        list.add(
+            Kind::PoolEmpty,
+            format!("pool {name}"),
+            "has no device".to_owned(),
+            format!("`hotset pool add-device {name} DEVICE`"),
+        );
+    }
+    for device in known.iter().filter(|device| !devices.contains_key(*device)) {
+        list.add(
+            Kind::PoolDeviceAbsent,
+            format!("device {device} of pool {name}"),
+            "was not there, or could not be used, when the pool was opened".to_owned(),
+            format!("bring it back, then `hotset pool readmit {name} {device}`"),
+        );
+    }
+    for (device, id) in devices.iter() {
+        let state = reports.iter().find(|report| report.id == *id);
+        let Some(DeviceState::Ejected(fault)) = state.map(|report| report.state) else {
+            continue;
+        };
+        let subject = format!("device {device} of pool {name}");
+        let readmit = format!("`hotset pool readmit {name} {device}`");
+        match fault {
+            Fault::Late => list.add(
+                Kind::PoolDeviceLate,
+                subject,
+                "answers too slowly, and is gone round".to_owned(),
+                format!(
+                    "see what else uses it; it is taken back once it answers in time, or by {readmit}"
+                ),
+            ),
+            fault => list.add(
+                Kind::PoolDeviceEjected,
+                subject,
+                format!("was ejected ({})", fault.name()),
+                format!("check it and its cable, then {readmit}; or replace it"),
+            ),
+        }
+    }
+}
+
+fn of_array(array: &Array, jobs: &[Job], list: &mut List) {
+    let name = &array.name;
+    let subject = || format!("array {name}");
+    let status = format!("`hotset array status {name}` names its members; bring them back");
+    if let Some(why) = &array.inactive {
+        list.add(
+            Kind::ArrayInactive,
+            subject(),
+            format!("could not start: {why}"),
+            &*status,
+        );
+        return;
+    }
+    let lacking = array
+        .members
+        .iter()
+        .filter(|member| member.state != "in sync");
+    let lacking = lacking.map(|member| match &member.device {
+        Some(device) => format!("{device} is {}", member.state),
+        None => format!("member {} is {}", member.role, member.state),
+    });
+    let lacking: Vec<String> = lacking.collect();
+    if let Some(why) = &array.down {
+        list.add(
+            Kind::ArrayFailed,
+            subject(),
+            format!("has failed: {why}"),
+            status,
+        );
+    } else if !lacking.is_empty() {
+        list.add(
+            Kind::ArrayDegraded,
+            subject(),
+            format!("is {}: {}", array.state, lacking.join(", ")),
+            match array.state.as_str() {
+                "rebuilding" => "wait for the end of the rebuild; see `hotset job list`".to_owned(),
+                _ => format!(
+                    "bring the member back, or `hotset array add {name} DEVICE` for another"
+                ),
+            },
+        );
+        let failed = |job: &&Job| {
+            job.kind == JobKind::Rebuild && job.state == JobState::Failed && job.of == *name
+        };
+        if let Some(job) = jobs.iter().find(failed) {
+            list.add(
+                Kind::RebuildFailed,
+                subject(),
+                format!("the filling of a member has failed: {}", job.about),
+                format!("give another device: `hotset array add {name} DEVICE`"),
+            );
+        }
+    }
+    if array.lost_bytes > 0 {
+        list.add(
+            Kind::ArrayDataLost,
+            subject(),
+            format!("has lost {}", Bytes(array.lost_bytes)),
+            "restore what lay there from a copy",
+        );
+    }
+}
