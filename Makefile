@@ -83,7 +83,7 @@ soak:
 	cargo run --release --quiet -p proof --example node -- --write-back --seeds 20000 --threads "$$(nproc)" --json
 	cargo run --release --quiet -p hotset-lab -- flips --flips 10000
 	cargo run --release --quiet -p hotset-lab -- kill --rounds 200
-	cargo run --release --quiet -p hotset-lab -- storm --minutes 240 --json
+	cargo run --release --quiet -p hotset-lab -- storm --minutes 240 --threads 4 --json
 	tools/install $(PACKAGES_STACK)
 	cargo run --release --quiet -p hotset-lab -- stack
 	cargo run --release --quiet -p hotset-lab -- stack --kills 200
@@ -111,6 +111,7 @@ mutants:
 	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/durable.toml node
 	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/port.toml port --seeds 3000 --first
 	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/writeback.toml writeback --seeds 2000
+	cargo run --quiet -p hotset-lab -- storm --mutations crates/proof/mutations/storm.toml --threads 4
 	cargo mutants --version >/dev/null 2>&1 || cargo install --locked cargo-mutants
 	cargo mutants --package cache --jobs 1 --output target/cargo-mutants
 

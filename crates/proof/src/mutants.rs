@@ -126,6 +126,31 @@ impl Copy {
         Ok(fates)
     }
 
+    /// Tries `mutations` one after the other by the program of a package: `judge` says what it has
+    /// seen wrong with it.
+    pub fn try_programs(
+        &self,
+        mutations: &[Mutation],
+        package: &str,
+        judge: &dyn Fn(&Path) -> Result<Option<String>, String>,
+        mut report: impl FnMut(&Mutation, Fate, Option<String>),
+    ) -> Result<Vec<Fate>, String> {
+        let mut fates = Vec::new();
+        for mutation in mutations {
+            let (fate, seen) = self.with(mutation, || {
+                if !self.cargo("build", &["-p", package])?.success() {
+                    return Ok((Fate::Uncompiled, self.seen(Fate::Uncompiled)));
+                }
+                let seen = judge(&self.0.join("target/debug").join(package))?;
+                let fate = seen.as_ref().map_or(Fate::Survived, |_| Fate::Caught);
+                Ok((fate, seen))
+            })?;
+            report(mutation, fate, seen);
+            fates.push(fate);
+        }
+        Ok(fates)
+    }
+
     /// Builds and runs `example` of this crate, or its own test, with `mutation` applied.
     fn try_out(
         &self,
@@ -133,17 +158,27 @@ impl Copy {
         example: &str,
         arguments: &[String],
     ) -> Result<Fate, String> {
+        let fate = self.with(mutation, || match &mutation.test {
+            Some(test) => self.test(test),
+            None => self.campaign(example, &[arguments, &mutation.with].concat()),
+        });
+        Ok(fate?.unwrap_or(Fate::Uncompiled))
+    }
+
+    /// Does `work` while `mutation` is applied.
+    fn with<T>(
+        &self,
+        mutation: &Mutation,
+        work: impl FnOnce() -> Result<T, String>,
+    ) -> Result<T, String> {
         let path = self.0.join(&mutation.file);
         let mutated = mutation.apply(&self.0)?;
         // The tree that was copied may have changed since.
         let sound = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         put(&path, &mutated)?;
-        let fate = match &mutation.test {
-            Some(test) => self.test(test),
-            None => self.campaign(example, &[arguments, &mutation.with].concat()),
-        };
+        let done = work();
         put(&path, &sound)?;
-        Ok(fate?.unwrap_or(Fate::Uncompiled))
+        done
     }
 
     /// The first violation that the last campaign printed, or the first line of what a test

@@ -23,6 +23,9 @@ pub struct Part {
     held: Vec<Version>,
     /// What sectors may hold beside `held`, and whether a write to them was not acknowledged.
     doubt: BTreeMap<u64, Doubt>,
+    /// What sectors held that were written since the last flush.
+    unflushed: BTreeMap<u64, Vec<Version>>,
+    losses: u64,
     last: Version,
 }
 
@@ -66,6 +69,8 @@ impl Part {
             first: sectors.start,
             held: vec![ZEROES; (sectors.end - sectors.start) as usize],
             doubt: BTreeMap::new(),
+            unflushed: BTreeMap::new(),
+            losses: 0,
             last: ZEROES,
         }
     }
@@ -73,6 +78,15 @@ impl Part {
     /// Its sectors.
     pub fn sectors(&self) -> Range<u64> {
         self.first..self.first + self.held.len() as u64
+    }
+
+    /// Has all of it written; its bytes.
+    pub fn fill(&mut self) -> Vec<u8> {
+        let sectors = self.sectors();
+        let (version, bytes) = self.write(&sectors);
+        self.end(&sectors, version, true);
+        self.flushed(sectors);
+        bytes
     }
 
     /// Begins a write of these sectors; its bytes.
@@ -113,9 +127,35 @@ impl Part {
             doubt.failed |= !acknowledged;
             // What failed before may land over it yet.
             if !doubt.failed {
-                self.held[(sector - self.first) as usize] = version;
+                let held = &mut self.held[(sector - self.first) as usize];
+                self.unflushed.entry(sector).or_default().push(*held);
+                *held = version;
                 self.doubt.remove(&sector);
             }
+        }
+    }
+
+    /// What was acknowledged of these sectors is durable.
+    pub fn flushed(&mut self, sectors: Range<u64>) {
+        self.unflushed.retain(|sector, _| !sectors.contains(sector));
+    }
+
+    /// The origin has lost what was not flushed so many times by now: that may be lost, and what is
+    /// being written.
+    pub fn forget(&mut self, losses: u64) {
+        if std::mem::replace(&mut self.losses, losses) == losses {
+            return;
+        }
+        self.doubt
+            .values_mut()
+            .for_each(|doubt| doubt.failed = true);
+        for (sector, before) in std::mem::take(&mut self.unflushed) {
+            let held = self.held[(sector - self.first) as usize];
+            let doubt = self.doubt.entry(sector).or_insert_with(|| Doubt {
+                may: vec![held],
+                failed: true,
+            });
+            doubt.may.extend(before);
         }
     }
 
@@ -186,5 +226,23 @@ mod tests {
         }
         part.pin(0, &failed_bytes).unwrap();
         assert!(part.check(0, &last_bytes).is_err());
+    }
+
+    #[test]
+    fn what_was_not_flushed_may_be_forgotten_and_what_was_may_not() {
+        let mut part = Part::new(0, 0..4);
+        let (first, first_bytes) = part.write(&(0..1));
+        part.end(&(0..1), first, true);
+        part.flushed(0..4);
+        let (second, second_bytes) = part.write(&(0..1));
+        part.end(&(0..1), second, true);
+        assert!(part.check(0, &first_bytes).is_err());
+        part.forget(1);
+        part.check(0, &first_bytes).unwrap();
+        part.check(0, &second_bytes).unwrap();
+        assert!(
+            part.check(0, &[0; SECTOR]).is_err(),
+            "it was overwritten durably"
+        );
     }
 }

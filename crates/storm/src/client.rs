@@ -7,11 +7,15 @@ use crate::weather::Weather;
 use fastrand::Rng;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 /// Sectors of the longest request, and of one when all is read.
 const LONGEST: u64 = 64;
 const PIECE: u64 = 256;
+/// How long a client pauses after some requests at the most, in milliseconds: what storms are for
+/// are the devices, not the processors.
+const PAUSE: u64 = 60;
 /// How long a client rests when there is no daemon, and after a failure.
 const REST: Duration = Duration::from_millis(20);
 
@@ -56,6 +60,7 @@ impl Client<'_> {
         let Some(mut connection) = self.connect() else {
             return;
         };
+        self.forget(part);
         let sectors = part.sectors();
         for first in sectors.clone().step_by(PIECE as usize) {
             let piece = first..sectors.end.min(first + PIECE);
@@ -76,7 +81,23 @@ impl Client<'_> {
                 std::thread::sleep(REST);
                 continue;
             };
-            while self.goes_on() && self.step(&mut connection, part, rng).is_ok() {}
+            while self.goes_on() && self.step(&mut connection, part, rng).is_ok() {
+                if rng.u8(..8) == 0 {
+                    std::thread::sleep(Duration::from_millis(rng.u64(..PAUSE)));
+                }
+            }
+        }
+    }
+
+    /// Asks this and that, so many times.
+    pub fn steps(&self, part: &mut Part, rng: &mut Rng, steps: usize) {
+        let Some(mut connection) = self.connect() else {
+            return;
+        };
+        for _ in 0..steps {
+            if !self.goes_on() || self.step(&mut connection, part, rng).is_err() {
+                return;
+            }
         }
     }
 
@@ -96,20 +117,32 @@ impl Client<'_> {
                 let (version, mut bytes) = part.write(&sectors);
                 let fua = rng.u8(..10) == 0;
                 let done = self.ask(connection, (Verb::Write, fua), &sectors, &mut bytes);
+                self.forget(part);
                 part.end(&sectors, version, matches!(done, Ok(true)));
+                if fua && matches!(done, Ok(true)) {
+                    part.flushed(sectors);
+                }
                 done.map(drop)
             }
             58..64 => {
                 let version = part.zero(&sectors);
                 let done = self.ask(connection, (Verb::Zero, false), &sectors, &mut []);
+                self.forget(part);
                 part.end(&sectors, version, matches!(done, Ok(true)));
                 done.map(drop)
             }
-            64..74 => self
-                .ask(connection, (Verb::Flush, false), &(0..0), &mut [])
-                .map(drop),
+            64..74 => {
+                let done = self.ask(connection, (Verb::Flush, false), &(0..0), &mut [])?;
+                self.forget(part);
+                if done {
+                    part.flushed(part.sectors());
+                }
+                Ok(())
+            }
             _ => {
-                if let Some(bytes) = self.read(connection, &sectors)?
+                let bytes = self.read(connection, &sectors)?;
+                self.forget(part);
+                if let Some(bytes) = bytes
                     && let Err(what) = part.check(sectors.start, &bytes)
                 {
                     self.found.violation(what);
@@ -117,6 +150,11 @@ impl Client<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Has the model lose what the origin may have lost since it was last asked.
+    fn forget(&self, part: &mut Part) {
+        part.forget(self.weather.volumes[self.number].forgotten.load(SeqCst));
     }
 
     /// What is there; `None` if that failed rightly.

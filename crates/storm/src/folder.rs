@@ -2,12 +2,11 @@
 //!
 //! Not here: what becomes of an operation (`devil`).
 
-use crate::devil::{Devil, Effect, Verb};
+use crate::devil::{Devil, Verb};
 use fuser::{
-    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    Generation, INodeNo, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow,
-    WriteFlags,
+    BackgroundSession, Config, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
+    INodeNo, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -36,7 +35,7 @@ impl Mounted {
             back: back.to_owned(),
             devil: devil.clone(),
             names: Mutex::new(vec![PathBuf::new()]),
-            open: Mutex::default(),
+            open: Arc::default(),
         };
         let session = fuser::spawn_mount(files, at, &Config::default())?;
         Ok(Mounted {
@@ -64,7 +63,15 @@ struct Files {
     devil: Devil,
     /// The paths below `back`, by their inode's number less one.
     names: Mutex<Vec<PathBuf>>,
-    open: Mutex<Open>,
+    open: Arc<Mutex<Open>>,
+}
+
+fn keep(open: &Mutex<Open>, file: File) -> FileHandle {
+    let mut open = open.lock().expect("no panic under this lock");
+    open.next += 1;
+    let number = open.next;
+    open.files.insert(number, Arc::new(file));
+    FileHandle(number)
 }
 
 impl Files {
@@ -86,14 +93,6 @@ impl Files {
     fn attributes(&self, path: &Path) -> io::Result<FileAttr> {
         let found = fs::symlink_metadata(self.back.join(path))?;
         Ok(of(self.number(path), &found))
-    }
-
-    fn keep(&self, file: File) -> FileHandle {
-        let mut open = self.open.lock().expect("no panic under this lock");
-        open.next += 1;
-        let number = open.next;
-        open.files.insert(number, Arc::new(file));
-        FileHandle(number)
     }
 
     fn file(&self, handle: FileHandle) -> Arc<File> {
@@ -223,18 +222,17 @@ impl Filesystem for Files {
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let path = self.name(ino);
-        if let Some((_, Effect::Fail(number))) = self.devil.judge(&path, Verb::Name) {
-            return reply.error(Errno::from_i32(number));
-        }
         let write = flags.0 & libc::O_ACCMODE != libc::O_RDONLY;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(write)
-            .open(self.back.join(path));
-        match file {
-            Ok(file) => reply.opened(self.keep(file), FopenFlags::FOPEN_DIRECT_IO),
-            Err(error) => reply.error(error.into()),
-        }
+        let (file, open) = (self.back.join(&path), self.open.clone());
+        self.devil.run(&path, Verb::Name, move |judged| {
+            if let Err(error) = judged {
+                return reply.error(error);
+            }
+            match OpenOptions::new().read(true).write(write).open(file) {
+                Ok(file) => reply.opened(keep(&open, file), FopenFlags::FOPEN_DIRECT_IO),
+                Err(error) => reply.error(error.into()),
+            }
+        });
     }
 
     fn create(
@@ -248,23 +246,28 @@ impl Filesystem for Files {
         reply: ReplyCreate,
     ) {
         let path = self.name(parent).join(name);
-        if let Some((_, Effect::Fail(number))) = self.devil.judge(&path, Verb::Name) {
-            return reply.error(Errno::from_i32(number));
-        }
+        let (file, number, open) = (self.back.join(&path), self.number(&path), self.open.clone());
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).mode(mode);
         options
             .create_new(flags & libc::O_EXCL != 0)
             .truncate(flags & libc::O_TRUNC != 0);
-        let made = options.open(self.back.join(&path));
-        match made.and_then(|file| Ok((file, self.attributes(&path)?))) {
-            Ok((file, found)) => {
-                let handle = self.keep(file);
-                let flags = FopenFlags::FOPEN_DIRECT_IO;
-                reply.created(&NEVER, &found, Generation(0), handle, flags);
+        self.devil.run(&path, Verb::Name, move |judged| {
+            if let Err(error) = judged {
+                return reply.error(error);
             }
-            Err(error) => reply.error(error.into()),
-        }
+            match options
+                .open(file)
+                .and_then(|file| Ok((file.metadata()?, file)))
+            {
+                Ok((found, file)) => {
+                    let (found, handle) = (of(number, &found), keep(&open, file));
+                    let flags = FopenFlags::FOPEN_DIRECT_IO;
+                    reply.created(&NEVER, &found, Generation(0), handle, flags);
+                }
+                Err(error) => reply.error(error.into()),
+            }
+        });
     }
 
     fn read(

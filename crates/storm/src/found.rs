@@ -23,6 +23,15 @@ pub struct Violation {
     pub replay: String,
 }
 
+/// A device that was reported as lost.
+#[derive(Clone)]
+pub struct Loss {
+    /// An event of it has one of these texts.
+    pub texts: Vec<String>,
+    /// When that was seen first.
+    pub seen: Instant,
+}
+
 struct Inner {
     /// When the life began.
     began: Instant,
@@ -32,9 +41,11 @@ struct Inner {
     requests: u64,
     longest: Duration,
     longest_status: Duration,
-    lost: BTreeSet<String>,
+    lost: BTreeMap<String, Loss>,
     blamed: BTreeSet<String>,
     origins_failed: BTreeSet<usize>,
+    /// Whether all that the daemons of this life say is kept.
+    heard: bool,
 }
 
 /// What has been found, by many threads.
@@ -55,10 +66,47 @@ pub struct Report {
     pub longest_status_s: f64,
     /// By how many times limits were longer than on an idle machine, at the most.
     pub load_max: f64,
-    /// How often each thing was met.
+    /// How often each class of what may happen was met.
     pub met: BTreeMap<String, u64>,
+    /// Of those that were met, the class that was least often, and how often.
+    pub rarest: String,
+    /// Those that were not met.
+    pub never: Vec<String>,
     /// What was wrong.
     pub violations: Vec<Violation>,
+}
+
+impl Report {
+    /// Nothing yet, of all these classes.
+    pub fn of(classes: Vec<String>) -> Report {
+        Report {
+            met: classes.into_iter().map(|class| (class, 0)).collect(),
+            ..Report::default()
+        }
+    }
+
+    /// Adds what other storms came to.
+    pub fn add(&mut self, other: Report) {
+        self.storms += other.storms;
+        self.lives += other.lives;
+        self.requests += other.requests;
+        self.longest_request_s = self.longest_request_s.max(other.longest_request_s);
+        self.longest_status_s = self.longest_status_s.max(other.longest_status_s);
+        self.load_max = self.load_max.max(other.load_max);
+        for (class, times) in other.met {
+            *self.met.entry(class).or_default() += times;
+        }
+        self.violations.extend(other.violations);
+    }
+
+    /// Says which class was met least often, and which were not met.
+    pub fn count(&mut self) {
+        let met = self.met.iter().filter(|(_, times)| **times > 0);
+        let rarest = met.min_by_key(|(_, times)| **times);
+        self.rarest = rarest.map_or(String::new(), |(class, times)| format!("{class}: {times}"));
+        let never = self.met.iter().filter(|(_, times)| **times == 0);
+        self.never = never.map(|(class, _)| class.clone()).collect();
+    }
 }
 
 impl Found {
@@ -72,9 +120,10 @@ impl Found {
             requests: 0,
             longest: Duration::ZERO,
             longest_status: Duration::ZERO,
-            lost: BTreeSet::new(),
+            lost: BTreeMap::new(),
             blamed: BTreeSet::new(),
             origins_failed: BTreeSet::new(),
+            heard: true,
         }))
     }
 
@@ -128,14 +177,21 @@ impl Found {
         self.inner().origins_failed.contains(&volume)
     }
 
-    /// A device is reported as lost; whether that is news.
-    pub fn lose(&self, device: &str) -> bool {
-        self.inner().lost.insert(device.to_owned())
+    /// A device is reported as lost, of which an event has one of these texts; whether that is news.
+    pub fn lose(&self, device: &str, texts: Vec<String>) -> bool {
+        let loss = Loss {
+            texts,
+            seen: Instant::now(),
+        };
+        let mut inner = self.inner();
+        let is_news = !inner.lost.contains_key(device);
+        inner.lost.entry(device.to_owned()).or_insert(loss);
+        is_news
     }
 
-    /// What was reported as lost in this life.
-    pub fn lost(&self) -> Vec<String> {
-        self.inner().lost.iter().cloned().collect()
+    /// What was reported as lost in this life, by device.
+    pub fn lost(&self) -> BTreeMap<String, Loss> {
+        self.inner().lost.clone()
     }
 
     /// A device is at fault in this life.
@@ -148,6 +204,16 @@ impl Found {
         self.inner().blamed.contains(device)
     }
 
+    /// Whether what a daemon says is kept.
+    pub fn hear(&self, heard: bool) {
+        self.inner().heard &= heard;
+    }
+
+    /// Whether all that was said in this life is kept.
+    pub fn is_heard(&self) -> bool {
+        self.inner().heard
+    }
+
     /// Another life begins.
     pub fn next_life(&self) {
         let mut inner = self.inner();
@@ -156,6 +222,7 @@ impl Found {
         inner.lost.clear();
         inner.blamed.clear();
         inner.origins_failed.clear();
+        inner.heard = true;
     }
 
     /// Takes what was wrong, each made a violation with what happened before in this life.

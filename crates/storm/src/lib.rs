@@ -1,56 +1,80 @@
 //! Storms on real daemons: what no simulator contains.
 //!
 //! A storm is a few lives of one daemon on a folder whose files fail, hang and answer late
-//! (`devil`). Clients write stamps over NBD and check every byte by a model of what was
-//! acknowledged (`bytes`, `client`); operators give commands meanwhile and reports are asked for
-//! (`operator`); the daemon is paused, killed and ended at any moment, within its start too
-//! (`life`). All is drawn from the storm's seed (`plan`), as far as a real machine repeats.
+//! (`devil`, `folder`) and on NBD servers that forget, are late and serve another's data (`export`,
+//! `servers`). Clients write stamps over NBD and check every byte by a model of what was
+//! acknowledged (`bytes`, `client`); operators give commands meanwhile, a volume comes and goes, and
+//! reports are asked for (`operator`, `visitor`, `watch`); the daemon is paused, killed and ended at
+//! any moment, within its start and within a change too (`life`); between lives devices come back
+//! blank, older or exchanged (`fate`). All is drawn from the storm's seed (`plan`, `fault`), as far
+//! as a real machine repeats. What may be at fault at a time is bounded by what the documents
+//! promise (`standing`).
 //!
 //! Invariants that are checked:
 //!     every byte is one that was acknowledged, or whose write was not
 //!     the daemon lives, and ends in order by SIGTERM
 //!     a report comes within two seconds; a request and a command end in time once their devices
 //!     answer; each limit grows with the load of the machine (`weather`)
-//!     the configuration always starts, and serves all
+//!     the configuration always starts, and serves all; `hotset check` finds nothing wrong in it
+//!     nothing is written but what the configuration names (`bystander`)
 //!     a loss is an event, and of a device that was at fault
 //!     in the end the origins alone hold all that was acknowledged
 //!
 //! Not here: power cuts, which the simulated campaigns have; faults of two copies at once.
 
+mod bystander;
 mod bytes;
+mod canary;
 mod client;
 mod devil;
+mod export;
+mod fate;
+mod fault;
 mod folder;
 mod found;
+mod harm;
 mod life;
 mod machine;
 mod nbd;
 mod operator;
 mod plan;
+mod servers;
+mod standing;
+mod visitor;
+mod watch;
 mod weather;
 mod world;
 
+pub use canary::Canary;
 pub use found::{Report, Violation};
 
+use bystander::Bystander;
 use bytes::{Part, SECTOR};
-use devil::{Effect, Rule, Verb};
+use export::Export;
 use fastrand::Rng;
 use folder::Mounted;
 use found::Found;
 use life::Parts;
 use machine::Machine;
-use plan::Plan;
+use plan::{Place, Plan, VISITOR, VOLUME_MIB};
+use serde_json::json;
+use standing::{Standing, list};
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use weather::Weather;
+use visitor::origin_alone;
+use weather::{TURN, Weather};
 use world::World;
 
 /// Lives of a storm, at the most.
 const LIVES: u64 = 6;
-/// Clients of each volume.
+/// Clients of each volume but the one that comes and goes.
 const CLIENTS: u64 = 3;
+
+/// How often an array is tried to be made.
+const ATTEMPTS: u32 = 5;
 
 /// Which storms.
 pub struct Request {
@@ -60,12 +84,16 @@ pub struct Request {
     pub time: Duration,
     /// At most so many.
     pub storms: u64,
+    /// None begins after so many lives.
+    pub lives: u64,
+    /// So many at a time.
+    pub threads: u64,
     /// Where files go.
     pub folder: PathBuf,
     /// The daemon's program.
     pub program: PathBuf,
-    /// Whether an origin loses writes that it acknowledges, which has to be found.
-    pub canary: bool,
+    /// What has to be found.
+    pub canary: Option<Canary>,
 }
 
 /// What is missing here for storms.
@@ -79,22 +107,71 @@ pub fn obstacle() -> Option<String> {
     testbed::tools::missing(&["fusermount3", "setpriv"])
 }
 
-/// Runs storms; `done` hears of each.
-pub fn run(request: &Request, done: &dyn Fn(u64, &str)) -> Result<Report, String> {
+/// Every class of what may happen.
+fn classes() -> Vec<String> {
+    let named = life::CLASSES.iter().chain(&fate::CLASSES);
+    let mut all: Vec<String> = named.map(|class| (*class).to_owned()).collect();
+    all.extend(fault::classes());
+    all.extend(servers::classes());
+    all.extend(operator::classes());
+    all
+}
+
+/// Runs storms; `done` hears of each. The first violation ends them.
+pub fn run(request: &Request, done: &(dyn Fn(u64, &str) + Sync)) -> Result<Report, String> {
     if let Some(obstacle) = obstacle() {
         return Err(obstacle);
     }
+    let course = Course {
+        begun: Instant::now(),
+        seed: AtomicU64::new(request.seed),
+        lives: AtomicU64::new(0),
+        over: AtomicBool::new(false),
+    };
+    let mut report = Report::of(classes());
+    std::thread::scope(|scope| {
+        let run = || run_some(request, &course, done);
+        let threads: Vec<_> = (0..request.threads).map(|_| scope.spawn(run)).collect();
+        for thread in threads {
+            report.add(thread.join().expect("a panic was printed")?);
+        }
+        Ok::<(), String>(())
+    })?;
+    report.count();
+    Ok(report)
+}
+
+/// How far storms are.
+struct Course {
+    begun: Instant,
+    /// That of the next.
+    seed: AtomicU64,
+    lives: AtomicU64,
+    over: AtomicBool,
+}
+
+/// One storm after the other.
+fn run_some(
+    request: &Request,
+    course: &Course,
+    done: &(dyn Fn(u64, &str) + Sync),
+) -> Result<Report, String> {
     testbed::namespace::enter()?;
-    let (begun, mut report) = (Instant::now(), Report::default());
-    for seed in (request.seed..).take(request.storms as usize) {
-        if report.storms > 0 && begun.elapsed() >= request.time {
+    let mut report = Report::default();
+    while !course.over.load(SeqCst) && course.lives.load(SeqCst) < request.lives {
+        if report.storms > 0 && course.begun.elapsed() >= request.time {
             break;
         }
-        let about = storm(request, seed, &mut report)?;
-        done(seed, &about);
-        if !report.violations.is_empty() {
+        let seed = course.seed.fetch_add(1, SeqCst);
+        if seed - request.seed >= request.storms {
             break;
         }
+        let before = report.lives;
+        let about = storm(request, seed, &mut report);
+        course.lives.fetch_add(report.lives - before, SeqCst);
+        let is_over = about.is_err() || !report.violations.is_empty();
+        course.over.fetch_or(is_over, SeqCst);
+        done(seed, &about?);
     }
     Ok(report)
 }
@@ -106,45 +183,75 @@ fn storm(request: &Request, seed: u64, report: &mut Report) -> Result<String, St
     let folder = request.folder.canonicalize();
     let folder = folder.map_err(|error| in_folder(&request.folder, &error))?;
     let folder = folder.join(format!("storm-{seed}"));
-    let mounted = prepare(&folder, &plan).map_err(|error| in_folder(&folder, &error))?;
     let machine = Machine {
         program: request.program.clone(),
         folder: folder.clone(),
+        said_before: AtomicU64::new(0),
     };
+    let mut parts = parts(&plan);
+    let made = prepare(&machine, &plan, &mut parts);
+    let (mounted, exports, bystanders) = made.map_err(|error| in_folder(&folder, &error))?;
     let (weather, found) = (Weather::new(plan.volumes.len()), Found::new());
     let world = World {
         machine: &machine,
         plan: &plan,
         devil: &mounted.devil,
+        exports: &exports,
+        bystanders: &bystanders,
+        standing: &Standing::new(),
         weather: &weather,
         found: &found,
+        canary: request.canary,
     };
-    let mut parts = parts(&plan);
-    if request.canary {
-        let rule = Rule {
-            verbs: vec![Verb::Write],
-            effect: Effect::Forget,
-        };
-        mounted.devil.set(plan.volumes[0].origin, Some(rule));
+    for array in &plan.arrays {
+        make(&machine, array.name)?;
     }
-    let about = plan.about();
+    lives(&world, &mut parts, seed, &mut rng, report);
+    report.storms += 1;
+    found.add_to(report, &weather);
+    for (what, times) in mounted.devil.met() {
+        *report.met.entry(what).or_default() += times;
+    }
+    drop(exports);
+    drop(mounted);
+    if report.violations.is_empty() {
+        // What is left is of no use to anybody.
+        let _ = fs::remove_dir_all(&folder);
+    }
+    Ok(plan.about())
+}
+
+/// Makes an array; a machine that is busy may have to try again.
+fn make(machine: &Machine, array: &str) -> Result<(), String> {
+    let mut last = String::new();
+    for _ in 0..ATTEMPTS {
+        let (status, said) = machine.command(&["array", "create", array, "--yes", "--config"])?;
+        if status == 0 {
+            return Ok(());
+        }
+        last = said;
+    }
+    Err(format!("array {array} cannot be made: {last}"))
+}
+
+fn lives(world: &World, parts: &mut Parts, seed: u64, rng: &mut Rng, report: &mut Report) {
     let lives = rng.u64(2..=LIVES);
     for life in 0..=lives {
         report.lives += 1;
         let ended = match life < lives {
-            true => world.live(&mut parts, &mut rng),
-            false => finish(&world, &mut parts),
+            true => world.live(parts, rng),
+            false => finish(world, parts),
         };
         if let Err(what) = ended {
-            found.violation(what);
+            world.found.violation(what);
         }
         let replay = format!("hotset-lab storm --seed {seed} --storms 1");
         report
             .violations
-            .extend(found.violations(|what, before| Violation {
+            .extend(world.found.violations(|what, before| Violation {
                 seed,
                 life,
-                about: about.clone(),
+                about: world.plan.about(),
                 what: what.to_owned(),
                 before: before.to_vec(),
                 replay: replay.clone(),
@@ -153,75 +260,132 @@ fn storm(request: &Request, seed: u64, report: &mut Report) -> Result<String, St
             break;
         }
     }
-    report.storms += 1;
-    found.add_to(report, &weather);
-    for (what, times) in mounted.devil.met() {
-        *report.met.entry(what).or_default() += times;
-    }
-    drop(mounted);
-    if report.violations.is_empty() {
-        // What is left is of no use to anybody.
-        let _ = fs::remove_dir_all(&folder);
-    }
-    Ok(about)
 }
 
 fn in_folder(folder: &Path, error: &io::Error) -> String {
     format!("{}: {error}", folder.display())
 }
 
-/// Makes blank devices and the configuration, and mounts the devices.
-fn prepare(folder: &Path, plan: &Plan) -> io::Result<Mounted> {
+/// Makes devices, bystanders and the configuration, mounts the devices and serves exports. An origin
+/// that is no array has data, by which it is known again; all else is blank.
+fn prepare(
+    machine: &Machine,
+    plan: &Plan,
+    parts: &mut Parts,
+) -> io::Result<(Mounted, Vec<Export>, Vec<Bystander>)> {
+    let folder = &machine.folder;
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let (back, devices) = (folder.join("back"), folder.join("devices"));
+    let (back, devices) = (machine.back(), folder.join("devices"));
     fs::create_dir_all(back.join(plan::STATE))?;
+    fs::create_dir_all(back.join(plan::ETC))?;
     fs::create_dir_all(&devices)?;
-    for (name, mib) in &plan.files {
-        File::create(back.join(name))?.set_len(mib << 20)?;
+    for device in &plan.devices {
+        File::create(back.join(&device.name))?.set_len(device.mib << 20)?;
     }
+    for (volume, parts) in plan.volumes.iter().zip(parts) {
+        if plan.array(volume.origin).is_none() {
+            let bytes: Vec<Vec<u8>> = parts.iter_mut().map(Part::fill).collect();
+            fs::write(back.join(volume.origin), bytes.concat())?;
+        }
+    }
+    let bystanders = Bystander::all(&back)?;
     let text = plan.configuration(folder, &devices);
-    fs::write(folder.join("hotset.toml"), text)?;
-    Mounted::new(&back, &devices)
+    fs::write(back.join(plan::ETC).join("hotset.toml"), text)?;
+    let mounted = Mounted::new(&back, &devices)?;
+    let exported = plan.devices.iter();
+    let exported = exported.filter(|device| device.place == Place::Export);
+    let serve = |device: &plan::Device| {
+        let socket = folder.join(format!("{}.sock", device.name));
+        Export::new(&device.name, &back, socket, &mounted.devil)
+    };
+    let exports = exported.map(serve).collect::<io::Result<_>>()?;
+    Ok((mounted, exports, bystanders))
 }
 
 fn parts(plan: &Plan) -> Parts {
-    let of = |(number, volume): (usize, &plan::Volume)| {
-        let each = (volume.mib << 20) / SECTOR as u64 / CLIENTS;
+    let of = |number: usize| {
+        let clients = if number == VISITOR { 1 } else { CLIENTS };
+        let each = (VOLUME_MIB << 20) / SECTOR as u64 / clients;
         let part = |client| Part::new(number as u8, client * each..(client + 1) * each);
-        (0..CLIENTS).map(part).collect()
+        (0..clients).map(part).collect()
     };
-    plan.volumes.iter().enumerate().map(of).collect()
+    (0..plan.volumes.len()).map(of).collect()
 }
 
-/// A last life, in which nothing goes wrong; then the origins alone are compared.
+/// A last life, in which nothing goes wrong: arrays are whole, and their copies agree; then the
+/// origins alone are compared, without the pools and the log.
 fn finish(world: &World, parts: &mut Parts) -> Result<(), String> {
     world.found.next_life();
-    let mut process = world.start(parts)?;
+    world.machine.mark();
+    let mut process = world.start(parts, None)?;
+    world.make_whole()?;
+    world
+        .plan
+        .arrays
+        .iter()
+        .try_for_each(|array| compare(world, array.name))?;
     for volume in &world.plan.volumes {
-        let set = serde_json::json!({
+        if !world
+            .machine
+            .has_volume(volume.name)
+            .map_err(|error| error.to_string())?
+        {
+            continue;
+        }
+        let set = json!({
             "request": "set-mode", "volume": volume.name, "mode": "pass-through"
         });
-        let answer = world.machine.ask(&set, world.weather);
+        let answer = world.machine.change(&set, world.weather);
         let answer = answer.map_err(|error| format!("{set}: {error}"))?;
         if let Some(error) = answer.get("error") {
             return Err(format!("{set}: {error}"));
         }
     }
     world.end(&mut process)?;
-    for (volume, parts) in world.plan.volumes.iter().zip(parts) {
-        let path = world.machine.folder.join("back").join(volume.origin);
-        let mut file = File::open(&path).map_err(|error| in_folder(&path, &error))?;
-        for part in parts {
-            let sectors = part.sectors();
-            let mut bytes = vec![0; (sectors.end - sectors.start) as usize * SECTOR];
-            file.read_exact(&mut bytes)
-                .map_err(|error| in_folder(&path, &error))?;
-            let right = part.check(sectors.start, &bytes);
-            right.map_err(|what| format!("the origin alone: {what}"))?;
+    drop(process);
+    for (number, (volume, parts)) in world.plan.volumes.iter().zip(&*parts).enumerate() {
+        if world.plan.array(volume.origin).is_none() {
+            origin_alone(world, number, parts)?;
         }
     }
-    Ok(())
+    // All is read through volumes that use no pool.
+    let mut process = world.start(parts, None)?;
+    world.end(&mut process)?;
+    let back = world.machine.back();
+    world
+        .bystanders
+        .iter()
+        .try_for_each(|bystander| bystander.check(&back))
+}
+
+/// Compares what an array holds more than once.
+fn compare(world: &World, array: &str) -> Result<(), String> {
+    let scrub = json!({"request": "scrub", "array": array, "repair": false});
+    let begun = Instant::now();
+    let answer = world.machine.ask(&scrub, world.weather);
+    let answer = answer.map_err(|error| format!("{scrub}: {error}"))?;
+    if let Some(error) = answer.get("error") {
+        return Err(format!("{scrub}: {error}"));
+    }
+    loop {
+        let status = world.machine.status(world.weather);
+        let status = status.map_err(|error| format!("no report: {error}"))?;
+        let mut arrays = list(&status, "arrays").iter();
+        let array = arrays.find(|known| known["name"] == array);
+        let scrub = &array.ok_or("an array is not reported")?["scrub"];
+        if scrub["running"] == false {
+            world.found.met("copies are compared");
+            return match (scrub["mismatches"].as_u64(), scrub["error"].as_str()) {
+                (Some(0), None) => Ok(()),
+                _ => Err(format!("copies differ: {scrub}")),
+            };
+        }
+        if world.weather.overdue(begun, TURN).is_some() {
+            return Err(format!("a scrub does not end: {scrub}"));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }

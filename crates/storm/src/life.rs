@@ -2,25 +2,56 @@
 //! paused, and it is killed or ended.
 
 use crate::bytes::Part;
+use crate::canary::Canary;
 use crate::client::Client;
-use crate::machine::Process;
-use crate::operator::{operate, watch};
-use crate::plan::{Fault, Target};
+use crate::fault::{Fault, Target};
+use crate::machine::{Process, Voice};
+use crate::operator::{give_back, operate};
+use crate::plan::{LOGS, VISITOR, one};
+use crate::standing::list;
+use crate::visitor::visit;
+use crate::watch::watch;
 use crate::weather::While;
 use crate::world::World;
 use fastrand::Rng;
-use std::fs::{self, File};
-use std::io;
-use std::os::unix::fs::FileExt;
+use serde_json::json;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a daemon may take to serve all of its volumes, and to end in order.
+/// How long a daemon may take to serve all of its volumes, to have its arrays whole, and to end in
+/// order.
 const START: Duration = Duration::from_secs(60);
+const WHOLE: Duration = Duration::from_secs(90);
 const STOP: Duration = Duration::from_secs(60);
+/// How long a daemon may take to say what was lost, busy as the machine may be.
+const SAID: Duration = Duration::from_secs(5);
+/// How often it is looked whether something has come about.
+const LOOK: Duration = Duration::from_millis(20);
 /// Threads that operate the daemon.
 const OPERATORS: usize = 2;
+
+/// What may happen to a daemon.
+pub const CLASSES: [&str; 18] = [
+    "a kill",
+    "a kill within a change",
+    "an end in order",
+    "a pause",
+    "a daemon killed within its start",
+    "a daemon ended within its start",
+    "a daemon paused within its start",
+    "a device at fault within a start",
+    "an array is started degraded by hand",
+    "an array is whole again",
+    "a loss of a device",
+    "a request fails rightly",
+    "standard error: Heard",
+    "standard error: Closed",
+    "standard error: Full",
+    "standard error: Unread",
+    "the configuration is checked",
+    "copies are compared",
+];
 
 /// The parts of each volume.
 pub type Parts = Vec<Vec<Part>>;
@@ -36,33 +67,134 @@ impl World<'_> {
         }
     }
 
-    /// Starts a daemon that serves all of its volumes, which are read and compared.
-    pub fn start(&self, parts: &mut Parts) -> Result<Process, String> {
+    /// How many volumes the configuration has.
+    fn configured(&self) -> Result<usize, String> {
+        let mut number = 0;
+        for volume in &self.plan.volumes {
+            let is_there = self.machine.has_volume(volume.name);
+            number += usize::from(is_there.map_err(|error| error.to_string())?);
+        }
+        Ok(number)
+    }
+
+    /// Whether `hotset check` has nothing against the configuration.
+    fn check(&self) -> Result<(), String> {
+        self.found.met("the configuration is checked");
+        match self.machine.command(&["check"])? {
+            (0, _) => Ok(()),
+            (status, said) => Err(format!("`hotset check` ends with {status}: {said}")),
+        }
+    }
+
+    /// How a daemon is heard, and what is at fault while it starts.
+    fn draw_start(&self, rng: &mut Rng) -> (Voice, Option<Fault>) {
+        let voice = match rng.bool() {
+            true => Voice::Heard,
+            false => one(rng, &Voice::ALL),
+        };
+        let fault = rng.u8(..5) == 0;
+        let fault = fault.then(|| Fault::draw_at_start(rng, self.plan, self.standing));
+        (voice, fault)
+    }
+
+    /// Starts a daemon that serves all of its volumes, which are read and compared. Without a source
+    /// of chance nothing is in its way.
+    pub fn start(&self, parts: &mut Parts, rng: Option<&mut Rng>) -> Result<Process, String> {
         self.weather.ending.store(false, SeqCst);
         self.weather.over.store(false, SeqCst);
-        let mut process = self.machine.start().map_err(|error| error.to_string())?;
-        let volumes = self.plan.volumes.len();
-        let served = self
-            .machine
-            .serves(&mut process, volumes, self.weather, START);
-        if let Err(what) = served {
-            return Err(format!("{what}\n{}", self.machine.last_said()));
+        let volumes = self.configured()?;
+        let (voice, fault) = rng.map_or((Voice::Heard, None), |rng| self.draw_start(rng));
+        self.found.met(&format!("standard error: {voice:?}"));
+        self.found.hear(voice == Voice::Heard);
+        let mut process = loop {
+            let mut process = self.machine.start(voice).map_err(|e| e.to_string())?;
+            let served = thread::scope(|scope| {
+                if let Some(fault) = &fault {
+                    self.found.met("a device at fault within a start");
+                    scope.spawn(move || drop(self.fault(fault)));
+                }
+                self.serves(&mut process, volumes)
+            });
+            match served {
+                Ok(None) => break process,
+                Ok(Some(array)) => self.start_degraded(process, &array)?,
+                Err(what) => return Err(format!("{what}\n{}", self.machine.last_said())),
+            }
+        };
+        if let Some(status) = process.ended()? {
+            return Err(format!("the daemon has ended by itself: {status}"));
         }
         let socket = self.machine.socket();
         thread::scope(|scope| {
             for (volume, parts) in parts.iter_mut().enumerate() {
                 let client = self.client(&socket, volume);
-                scope.spawn(move || parts.iter_mut().for_each(|part| client.pin(part)));
+                if volume != VISITOR || volumes > VISITOR {
+                    scope.spawn(move || parts.iter_mut().for_each(|part| client.pin(part)));
+                }
             }
         });
         Ok(process)
     }
 
-    /// A daemon that is killed, ended or paused before it serves, at times.
+    /// Waits until the daemon serves so many volumes; an error if it ends, or takes too long. An
+    /// array that is to be started degraded by hand is waited for no longer: its name.
+    fn serves(&self, process: &mut Process, volumes: usize) -> Result<Option<String>, String> {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = process.ended()? {
+                return Err(format!("the daemon does not start: it ends with {status}"));
+            }
+            let status = self.machine.status(self.weather).unwrap_or_default();
+            if list(&status, "volumes").len() == volumes {
+                return Ok(None);
+            }
+            let waits = |array: &&serde_json::Value| {
+                let why = array["inactive"].as_str().unwrap_or_default();
+                let name = array["name"].as_str().unwrap_or_default();
+                why.contains("start it degraded") && self.standing.is_treated(name)
+            };
+            if let Some(array) = list(&status, "arrays").iter().find(waits) {
+                return Ok(array["name"].as_str().map(str::to_owned));
+            }
+            if let Some(waited) = self.weather.overdue(begun, START) {
+                return Err(format!(
+                    "not all volumes are served after {} s: waiting {}, arrays {}",
+                    waited.as_secs(),
+                    status["waiting"],
+                    status["arrays"]
+                ));
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Ends the daemon, and starts an array without what it lacks.
+    fn start_degraded(&self, mut process: Process, array: &str) -> Result<(), String> {
+        self.found.met("an array is started degraded by hand");
+        self.found.happens(format!("{array} is started degraded"));
+        self.end(&mut process)?;
+        let arguments = ["array", "assemble", array, "--degraded", "--config"];
+        let done = self.machine.command(&arguments)?;
+        self.weather.ending.store(false, SeqCst);
+        match done {
+            (0, _) => Ok(()),
+            (status, said) => Err(format!("{array} --degraded: status {status}: {said}")),
+        }
+    }
+
+    /// A daemon that is paused, killed or ended before it serves, at times.
     fn start_in_vain(&self, rng: &mut Rng) -> Result<(), String> {
-        let mut process = self.machine.start().map_err(|error| error.to_string())?;
+        let voice = one(rng, &Voice::ALL);
+        let mut process = self.machine.start(voice).map_err(|e| e.to_string())?;
         let wait = rng.u64(..1500);
         thread::sleep(Duration::from_millis(wait));
+        if rng.bool() {
+            self.found.met("a daemon paused within its start");
+            process.signal(libc::SIGSTOP);
+            thread::sleep(Duration::from_millis(rng.u64(..2000)));
+            process.signal(libc::SIGCONT);
+            thread::sleep(Duration::from_millis(rng.u64(..500)));
+        }
         let (signal, name) = match rng.bool() {
             true => (libc::SIGKILL, "killed"),
             false => (libc::SIGTERM, "ended"),
@@ -74,36 +206,51 @@ impl World<'_> {
         process.wait(self.weather, STOP).map(drop)
     }
 
-    /// What becomes of a device of the pool while no daemon runs: it comes back blank, or as it was
-    /// some lives ago.
-    fn exchange(&self, rng: &mut Rng) -> io::Result<()> {
-        let name = self.plan.pool()[rng.usize(..self.plan.pool().len())];
-        let back = self.machine.folder.join("back");
-        let (device, old) = (
-            back.join(name),
-            self.machine.folder.join(format!("{name}.old")),
+    /// Gives arrays back what they lack until they are whole.
+    pub fn make_whole(&self) -> Result<(), String> {
+        let begun = Instant::now();
+        loop {
+            let status = self.machine.status(self.weather);
+            let status = status.map_err(|error| format!("no report: {error}"))?;
+            let arrays = list(&status, "arrays").iter();
+            let mut ailing = arrays
+                .filter(|array| array["state"] != "healthy")
+                .peekable();
+            if ailing.peek().is_none() {
+                self.standing.look(&status);
+                return Ok(());
+            }
+            for array in ailing {
+                self.give_all_back(array);
+            }
+            if self.weather.overdue(begun, WHOLE).is_some() {
+                return Err(format!("arrays are not whole: {}", status["arrays"]));
+            }
+            thread::sleep(Duration::from_millis(300));
+        }
+    }
+
+    /// Gives an array what it does not have, if nothing is filled already.
+    fn give_all_back(&self, array: &serde_json::Value) {
+        let known = self.plan.array(array["name"].as_str().unwrap_or_default());
+        let Some(known) = known.filter(|_| array["state"] == "degraded") else {
+            return;
+        };
+        let members = list(array, "members").iter();
+        let sound = members.filter(|member| member["state"] == "in sync");
+        let mut has: Vec<&str> = sound
+            .filter_map(|member| member["device"].as_str())
+            .collect();
+        has.extend(
+            list(array, "spares")
+                .iter()
+                .filter_map(|spare| spare.as_str()),
         );
-        match rng.u8(..8) {
-            0 => {
-                self.found.happens(format!("{name} comes back blank"));
-                self.found.met("a device of the pool comes back blank");
-                let file = File::options().write(true).open(device)?;
-                let bytes = file.metadata()?.len();
-                file.set_len(0)?;
-                file.set_len(bytes)
+        for device in known.members.iter().chain(&known.spares) {
+            if !has.contains(&device.as_str()) && give_back(self, known, device) {
+                self.found.met("an array is whole again");
+                return;
             }
-            1 | 2 => fs::copy(device, old).map(drop),
-            3 | 4 if old.exists() => {
-                self.found.happens(format!("{name} comes back as it was"));
-                self.found.met("a device of the pool comes back as it was");
-                // The file itself stays, and so its inode.
-                let bytes = fs::read(old)?;
-                File::options()
-                    .write(true)
-                    .open(device)?
-                    .write_all_at(&bytes, 0)
-            }
-            _ => Ok(()),
         }
     }
 
@@ -111,14 +258,23 @@ impl World<'_> {
     pub fn live(&self, parts: &mut Parts, rng: &mut Rng) -> Result<(), String> {
         self.found.next_life();
         self.weather.load();
-        self.exchange(rng).map_err(|error| error.to_string())?;
+        self.machine.mark();
+        self.fates(rng).map_err(|error| error.to_string())?;
+        self.check()?;
         while rng.u8(..4) == 0 {
             self.start_in_vain(rng)?;
         }
-        let mut process = self.start(parts)?;
+        let mut process = self.start(parts, Some(rng))?;
         if self.found.is_wrong() {
             return Ok(());
         }
+        if rng.u8(..3) > 0 {
+            self.make_whole()?;
+        }
+        let status = self.machine.status(self.weather);
+        let status = status.map_err(|error| format!("no report: {error}"))?;
+        self.standing.settle(&status, self.plan, rng);
+        self.canary(&process);
         let killed = rng.bool();
         let socket = self.machine.socket();
         let mut seeds = || Rng::with_seed(rng.u64(..));
@@ -126,7 +282,10 @@ impl World<'_> {
             for (volume, parts) in parts.iter_mut().enumerate() {
                 for part in parts {
                     let (client, mut rng) = (self.client(&socket, volume), seeds());
-                    scope.spawn(move || client.run(part, &mut rng));
+                    scope.spawn(move || match volume {
+                        VISITOR => visit(self, &client, part, &mut rng),
+                        _ => client.run(part, &mut rng),
+                    });
                 }
             }
             for _ in 0..OPERATORS {
@@ -137,29 +296,34 @@ impl World<'_> {
             let mut rng = seeds();
             let out_of_service = self.happen(&process, &mut rng);
             if killed {
-                self.kill(&mut process);
+                self.kill(&mut process, &mut rng);
             }
             self.weather.over.store(true, SeqCst);
             out_of_service
         });
+        if self.found.is_wrong() {
+            return Ok(());
+        }
         if !killed {
             self.end(&mut process)?;
         }
         drop(out_of_service);
-        self.judge_end()
+        self.judge_end(killed)
     }
 
     /// Strikes the daemon and its devices by chance. A fault of a device lasts while its value in
     /// the result is kept.
     fn happen(&self, process: &Process, rng: &mut Rng) -> Vec<While<'_>> {
         let mut out_of_service = Vec::new();
-        let log = rng.usize(..2);
         for _ in 0..rng.usize(1..=4) {
             thread::sleep(Duration::from_millis(rng.u64(50..800)));
-            if rng.u8(..3) == 0 {
-                self.pause(process, rng);
-            } else {
-                out_of_service.extend(self.fault(&Fault::draw(rng, self.plan, log)));
+            match rng.u8(..4) {
+                0 => self.pause(process, rng),
+                1 => self.strike_export(rng),
+                _ => {
+                    let fault = Fault::draw(rng, self.plan, self.standing);
+                    out_of_service.extend(self.fault(&fault));
+                }
             }
             if self.found.is_wrong() {
                 break;
@@ -185,14 +349,14 @@ impl World<'_> {
 
     /// What is returned goes on failing until it is dropped.
     fn fault(&self, fault: &Fault) -> Option<While<'_>> {
-        let (name, rule) = (fault.name, &fault.rule);
+        let (name, rule) = (&fault.name, &fault.rule);
         self.found.happens(format!(
             "{name}: {rule:?} for {} ms",
             fault.time.as_millis()
         ));
-        self.found
-            .met(&format!("{:?}: {:?}", fault.target, rule.effect));
+        self.found.met(&fault.class());
         self.found.blame(name);
+        self.standing.strike(name);
         let skies = self.weather.volumes.iter().enumerate();
         let volume = fault.volume(self.plan);
         let concerned = skies.filter(|(number, _)| match fault.target {
@@ -200,6 +364,8 @@ impl World<'_> {
             _ => volume == Some(*number),
         });
         let held: Vec<While> = concerned.map(|(_, sky)| sky.held.begin()).collect();
+        let folder = fault.target == Target::Configuration;
+        let commands = folder.then(|| self.weather.commands.begin());
         let failing = volume.map(|volume| self.weather.volumes[volume].failing.begin());
         if let (Target::Origin, Some(volume)) = (fault.target, volume) {
             self.found.fail_origin(volume);
@@ -210,14 +376,25 @@ impl World<'_> {
             thread::sleep(Duration::from_millis(20));
         }
         self.devil.set(name, None);
-        drop(held);
+        drop((held, commands));
         failing.filter(|_| fault.lasts())
     }
 
-    fn kill(&self, process: &mut Process) {
+    /// Kills it, within a change that it has just been asked for at times.
+    fn kill(&self, process: &mut Process, rng: &mut Rng) {
+        self.weather.ending.store(true, SeqCst);
+        if rng.bool() {
+            let mode = one(rng, &["write-through", "pass-through"]);
+            let change = json!({"request": "set-mode", "volume": self.plan.volumes[0].name,
+                "mode": mode});
+            let request = json!({"request": "change", "change": change, "temporary": false});
+            // It may be ending already.
+            let _ = self.machine.ask(&request, self.weather);
+            thread::sleep(Duration::from_millis(rng.u64(..20)));
+            self.found.met("a kill within a change");
+        }
         self.found.happens("killed".into());
         self.found.met("a kill");
-        self.weather.ending.store(true, SeqCst);
         process.signal(libc::SIGKILL);
         // A ring's operations in flight are waited for by the kernel.
         if let Err(what) = process.wait(self.weather, STOP) {
@@ -250,30 +427,35 @@ impl World<'_> {
         }
     }
 
-    /// Whether each loss was an event, and of what was at fault.
-    fn judge_end(&self) -> Result<(), String> {
-        let said = self.machine.said();
+    /// Whether each loss was an event, and of what was at fault; and nothing else was written.
+    fn judge_end(&self, killed: bool) -> Result<(), String> {
+        let said = match self.canary {
+            Some(Canary::Unsaid) => String::new(),
+            _ => self.machine.said(),
+        };
         if said.contains("panicked") {
             return Err(format!(
                 "the daemon has panicked\n{}",
                 self.machine.last_said()
             ));
         }
-        for device in self.found.lost() {
+        for (device, loss) in self.found.lost() {
             self.found.met("a loss of a device");
-            let names: &[&str] = match device.as_str() {
-                "log" => &crate::plan::LOGS,
-                one => &[one],
-            };
-            if !names.iter().any(|name| said.contains(name)) {
+            let is_said = loss.texts.iter().any(|text| said.contains(text));
+            // A daemon that is killed may not have come to say it.
+            let had_time = !killed || loss.seen.elapsed() > SAID;
+            if self.found.is_heard() && !is_said && had_time {
                 self.found
                     .violation(format!("{device} is lost, and no event says so"));
             }
-            if !names.iter().any(|name| self.found.is_blamed(name)) {
+            let mut names = LOGS.iter().filter(|_| device == "log").copied();
+            if !names.any(|name| self.found.is_blamed(name)) && !self.found.is_blamed(&device) {
                 self.found
                     .violation(format!("{device} is lost, and nothing was wrong with it"));
             }
         }
-        Ok(())
+        self.bystanders
+            .iter()
+            .try_for_each(|bystander| bystander.check(&self.machine.back()))
     }
 }

@@ -1,23 +1,46 @@
 //! The daemon: its files, its process, and what it says of itself.
 
-use crate::weather::{COMMAND, Weather};
-use serde_json::Value;
+use crate::plan::ETC;
+use crate::weather::{TURN, Weather};
+use serde_json::{Value, json};
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, PipeReader, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use testbed::tools::bound;
+use testbed::tools::{bound, outcome};
 
 /// How often it is looked whether something has come about.
 const LOOK: Duration = Duration::from_millis(20);
 /// How often it is looked whether an answer is overdue.
 const PATIENCE: Duration = Duration::from_millis(200);
 
+/// Bytes of the smallest pipe.
+const PIPE: usize = 4096;
 /// Lines of what a daemon said that a violation is reported with.
 const LAST: usize = 12;
+
+/// What becomes of what a daemon says on its standard error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Voice {
+    /// It is kept.
+    Heard,
+    /// It is closed.
+    Closed,
+    /// It is a file on a full device.
+    Full,
+    /// It is a pipe that nobody reads.
+    Unread,
+}
+
+impl Voice {
+    /// All of them.
+    pub const ALL: [Voice; 4] = [Voice::Heard, Voice::Closed, Voice::Full, Voice::Unread];
+}
 
 /// Where a daemon's files are.
 pub struct Machine {
@@ -25,6 +48,8 @@ pub struct Machine {
     pub program: PathBuf,
     /// Its folder.
     pub folder: PathBuf,
+    /// How much was said before this life.
+    pub said_before: AtomicU64,
 }
 
 impl Machine {
@@ -38,18 +63,51 @@ impl Machine {
         self.folder.join("nbd")
     }
 
-    /// Its configuration.
+    /// The files of its devices as they are, and its state and configuration.
+    pub fn back(&self) -> PathBuf {
+        self.folder.join("back")
+    }
+
+    /// Its configuration, as the daemon sees it.
     pub fn configuration(&self) -> PathBuf {
-        self.folder.join("hotset.toml")
+        self.folder.join("devices").join(ETC).join("hotset.toml")
+    }
+
+    /// The text of its configuration, and where that is.
+    pub fn text(&self) -> io::Result<(String, PathBuf)> {
+        let path = self.back().join(ETC).join("hotset.toml");
+        Ok((fs::read_to_string(&path)?, path))
+    }
+
+    /// Whether its configuration has a volume.
+    pub fn has_volume(&self, name: &str) -> io::Result<bool> {
+        let (text, _) = self.text()?;
+        let mut sections = text.split("[[volume]]").skip(1);
+        Ok(sections.any(|section| section.contains(&format!("name = \"{name}\"\n"))))
+    }
+
+    /// Runs `hotset` with these arguments, and the configuration after them; its status, and what it
+    /// printed.
+    pub fn command(&self, arguments: &[&str]) -> Result<(i32, String), String> {
+        let mut command: Command = bound(&self.program);
+        outcome(command.args(arguments).arg(self.configuration()))
     }
 
     fn log(&self) -> PathBuf {
         self.folder.join("daemon.log")
     }
 
-    /// All that daemons have said.
+    /// From now on another life says something.
+    pub fn mark(&self) {
+        let length = fs::metadata(self.log()).map_or(0, |log| log.len());
+        self.said_before.store(length, SeqCst);
+    }
+
+    /// What the daemons of this life have said.
     pub fn said(&self) -> String {
-        fs::read_to_string(self.log()).unwrap_or_default()
+        let bytes = fs::read(self.log()).unwrap_or_default();
+        let before = self.said_before.load(SeqCst) as usize;
+        String::from_utf8_lossy(&bytes[before.min(bytes.len())..]).into_owned()
     }
 
     /// The last lines of that.
@@ -60,64 +118,90 @@ impl Machine {
     }
 
     /// Starts a daemon; it need not serve yet.
-    pub fn start(&self) -> io::Result<Process> {
+    pub fn start(&self, voice: Voice) -> io::Result<Process> {
         for socket in [self.control(), self.socket()] {
             // A ring that the kernel is still taking down keeps the sockets of a killed daemon.
             let _ = fs::remove_file(socket);
         }
-        let log = File::options().create(true).append(true).open(self.log())?;
-        let mut command: Command = bound(&self.program);
+        let mut command: Command = match voice {
+            Voice::Closed => {
+                let mut command = bound("sh".as_ref());
+                command
+                    .args(["-c", "exec \"$0\" \"$@\" 2>&-"])
+                    .arg(&self.program);
+                command
+            }
+            _ => bound(&self.program),
+        };
         command
             .args(["serve", "--config"])
             .arg(self.configuration());
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log);
-        Ok(Process(command.spawn()?))
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let mut unread = None;
+        match voice {
+            Voice::Heard => {
+                let log = File::options().create(true).append(true).open(self.log())?;
+                command.stderr(log);
+            }
+            Voice::Closed => {}
+            Voice::Full => {
+                command.stderr(File::options().write(true).open("/dev/full")?);
+            }
+            Voice::Unread => {
+                let (reader, mut writer) = io::pipe()?;
+                // SAFETY: no pointers are involved; the pipe is ours.
+                unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE as i32) };
+                writer.write_all(&[b'\n'; PIPE])?;
+                command.stderr(writer);
+                unread = Some(reader);
+            }
+        }
+        Ok(Process(command.spawn()?, unread))
     }
 
     /// What it answers to a request; an error of the kind `TimedOut` if that is overdue.
     pub fn ask(&self, request: &Value, weather: &Weather) -> io::Result<Value> {
-        ask(&self.control(), request, weather)
+        ask(&self.control(), request, &|begun| {
+            weather.overdue(begun, TURN)
+        })
     }
 
-    /// Its report.
-    pub fn status(&self, weather: &Weather) -> io::Result<Value> {
-        let answer = self.ask(&serde_json::json!({"request": "status"}), weather)?;
-        Ok(answer["status"].clone())
-    }
-
-    /// Waits until it serves all of its volumes; an error if it ends, or takes too long.
-    pub fn serves(
-        &self,
-        process: &mut Process,
-        volumes: usize,
-        weather: &Weather,
-        limit: Duration,
-    ) -> Result<(), String> {
+    /// What has come of a change that the configuration keeps.
+    pub fn change(&self, change: &Value, weather: &Weather) -> io::Result<Value> {
         let begun = Instant::now();
+        let request = json!({"request": "change", "change": change, "temporary": false});
+        let answer = self.ask(&request, weather)?;
+        let Some(name) = answer["accepted"].as_str() else {
+            return Ok(answer);
+        };
         loop {
-            if let Some(status) = process.ended()? {
-                return Err(format!("the daemon does not start: it ends with {status}"));
+            let outcome = self.ask(&json!({"request": "outcome", "change": name}), weather)?;
+            if let Some(ended) = outcome.get("ended") {
+                return Ok(ended.clone());
             }
-            let status = self.status(weather).unwrap_or_default();
-            if status["volumes"].as_array().map_or(0, Vec::len) == volumes {
-                return Ok(());
+            if outcome.get("error").is_some() {
+                return Ok(outcome);
             }
-            if let Some(waited) = weather.overdue(begun, limit) {
-                return Err(format!(
-                    "not all volumes are served after {} s: waiting {}",
-                    waited.as_secs(),
-                    status["waiting"]
-                ));
+            if weather.overdue(begun, TURN).is_some() {
+                return Err(ErrorKind::TimedOut.into());
             }
             std::thread::sleep(LOOK);
         }
     }
+
+    /// Its report.
+    pub fn status(&self, weather: &Weather) -> io::Result<Value> {
+        let overdue = |begun| weather.overdue_report(begun);
+        let answer = ask(&self.control(), &json!({"request": "status"}), &overdue)?;
+        Ok(answer["status"].clone())
+    }
 }
 
-fn ask(control: &Path, request: &Value, weather: &Weather) -> io::Result<Value> {
+fn ask(
+    control: &Path,
+    request: &Value,
+    overdue: &dyn Fn(Instant) -> Option<Duration>,
+) -> io::Result<Value> {
     let begun = Instant::now();
     let mut stream = UnixStream::connect(control)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -129,7 +213,7 @@ fn ask(control: &Path, request: &Value, weather: &Weather) -> io::Result<Value> 
             Ok(_) => return Err(ErrorKind::UnexpectedEof.into()),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                if weather.overdue(begun, COMMAND).is_some() {
+                if overdue(begun).is_some() {
                     return Err(ErrorKind::TimedOut.into());
                 }
             }
@@ -139,8 +223,11 @@ fn ask(control: &Path, request: &Value, weather: &Weather) -> io::Result<Value> 
     serde_json::from_slice(&line).map_err(io::Error::other)
 }
 
-/// A daemon's process, which is killed when dropped.
-pub struct Process(Child);
+/// A daemon's process, which is killed when dropped, and a pipe that nobody reads.
+pub struct Process(
+    Child,
+    #[expect(dead_code, reason = "it is held open")] Option<PipeReader>,
+);
 
 impl Process {
     /// Sends it a signal.

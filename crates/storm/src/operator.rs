@@ -1,6 +1,10 @@
-//! Who operates the daemon, and who watches it.
+//! Who operates the daemon: several clients of its control socket, in any order.
+//!
+//! Invariant: what would take a device from what uses it is refused.
 
-use crate::weather::COMMAND;
+use crate::plan::{Array, BACK, BYSTANDERS, LOGS, one};
+use crate::standing::list;
+use crate::weather::TURN;
 use crate::world::World;
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -8,57 +12,258 @@ use std::io::ErrorKind;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How often a report is asked for.
-const EVERY: Duration = Duration::from_millis(200);
-
 /// Requests that change nothing.
-const LOOKS: [&str; 3] = ["configuration", "observe", "explain"];
+const LOOKS: [&str; 4] = ["configuration", "observe", "explain", "ping"];
+/// Requests that change something.
+const CHANGES: [&str; 18] = [
+    "reload",
+    "set-mode",
+    "invalidate",
+    "quiesce",
+    "resume",
+    "add-volume",
+    "remove-volume",
+    "add-device",
+    "remove-device",
+    "readmit-device",
+    "fail-member",
+    "add-member",
+    "replace-member",
+    "scrub",
+    "cancel-job",
+    "pause-job",
+    "a detach",
+    "a device of another",
+];
+
+/// Every command there is, done and refused.
+pub fn classes() -> Vec<String> {
+    let looks = LOOKS.iter().map(|look| format!("{look} is done"));
+    let changes = CHANGES[..17].iter();
+    let changes =
+        changes.flat_map(|what| ["done", "refused"].map(|end| format!("{what} is {end}")));
+    let taken = format!("{} is refused", CHANGES[17]);
+    looks.chain(changes).chain([taken]).collect()
+}
 
 /// Gives commands until clients are to end.
 pub fn operate(world: &World, rng: &mut Rng) {
     while !world.weather.is_over() {
         sleep(Duration::from_millis(rng.u64(20..600)));
-        let number = rng.usize(..world.plan.volumes.len());
-        let volume = &world.plan.volumes[number];
-        let (name, writes_back) = (volume.name, volume.mode == "write-back");
-        let request = match rng.u8(..8) {
-            0 => json!({"request": "reload"}),
-            1 => json!({"request": "configuration"}),
-            2 => json!({"request": "observe", "volume": name}),
-            3 => json!({"request": "explain", "volume": name, "range": [0, 1 << 20]}),
-            4 | 5 if !writes_back => {
+        let number = rng.usize(..=BACK);
+        let volume = world.plan.volumes[number].name;
+        match rng.u8(..16) {
+            0 => done(world, &json!({"request": "reload"})),
+            1 => look(world, volume, rng),
+            2 => {
                 let modes = ["write-through", "write-around", "pass-through"];
-                let mode = modes[rng.usize(..modes.len())];
-                json!({"request": "set-mode", "volume": name, "mode": mode})
+                let (through, mode) = (world.plan.volumes[0].name, one(rng, &modes));
+                change(
+                    world,
+                    &json!({"request": "set-mode", "volume": through, "mode": mode}),
+                )
             }
-            6 => json!({"request": "invalidate", "volume": name}),
-            _ => {
-                quiesce(world, number, rng);
-                continue;
-            }
+            3 => done(world, &json!({"request": "invalidate", "volume": volume})),
+            4 => quiesce(world, number, rng),
+            5..8 => change_pool(world, rng),
+            8..12 => change_array(world, rng),
+            12 => detach(world, rng),
+            13 => job(world, rng),
+            _ => take(world, rng),
         };
-        command(world, &request);
     }
 }
 
+fn look(world: &World, volume: &str, rng: &mut Rng) -> bool {
+    let request = match one(rng, &LOOKS) {
+        "observe" => json!({"request": "observe", "volume": volume}),
+        "explain" => json!({"request": "explain", "volume": volume, "range": [0, 1 << 20]}),
+        other => json!({"request": other}),
+    };
+    done(world, &request)
+}
+
+fn change_pool(world: &World, rng: &mut Rng) -> bool {
+    let (pool, devices) = &world.plan.pools[rng.usize(..world.plan.pools.len())];
+    let device = one(rng, devices);
+    // What becomes of it is nobody's fault.
+    world.found.blame(device);
+    match rng.u8(..4) {
+        0 => change(
+            world,
+            &json!({"request": "remove-device", "pool": pool, "device": device}),
+        ),
+        1 => done(
+            world,
+            &json!({"request": "readmit-device", "pool": pool, "device": device}),
+        ),
+        _ => change(
+            world,
+            &json!({"request": "add-device", "pool": pool, "device": {"named": device}}),
+        ),
+    }
+}
+
+/// What is done to an array is done to its victim, and to devices that it does not use.
+fn change_array(world: &World, rng: &mut Rng) -> bool {
+    let victims = world.standing.victims();
+    let Some((name, victim)) = rng.choice(&victims) else {
+        return false;
+    };
+    let array = world.plan.array(name).expect("it is in the plan");
+    let all: Vec<&String> = array.members.iter().chain(&array.spares).collect();
+    let device = all[rng.usize(..all.len())];
+    match rng.u8(..6) {
+        0 => {
+            world.found.blame(victim);
+            done(
+                world,
+                &json!({"request": "fail-member", "array": name, "member": victim}),
+            )
+        }
+        1 if device != victim => {
+            world.found.blame(victim);
+            let new = json!({"named": device});
+            change(
+                world,
+                &json!({"request": "replace-member", "array": name, "member": victim,
+                    "device": new, "overwrite": true}),
+            )
+        }
+        2 => done(
+            world,
+            &json!({"request": "scrub", "array": name, "repair": rng.bool()}),
+        ),
+        _ => give_back(world, array, device),
+    }
+}
+
+/// Gives an array a device again that it does not have.
+pub fn give_back(world: &World, array: &Array, device: &str) -> bool {
+    let new = json!({"named": device});
+    change(
+        world,
+        &json!({"request": "add-member", "array": array.name, "device": new, "overwrite": true}),
+    )
+}
+
+/// Has what is written back leave that, where nothing else would be lost then.
+fn detach(world: &World, rng: &mut Rng) -> bool {
+    if !world.standing.log_may_fail() || rng.u8(..3) > 0 {
+        return false;
+    }
+    let volume = world.plan.volumes[BACK].name;
+    let mode = one(rng, &["write-through", "pass-through"]);
+    let request = json!({"request": "set-mode", "volume": volume, "mode": mode});
+    let was = world.standing.is_detached();
+    let done = change(world, &request);
+    if !was {
+        let end = if done { "done" } else { "refused" };
+        world.found.met(&format!("a detach is {end}"));
+    }
+    done
+}
+
+fn job(world: &World, rng: &mut Rng) -> bool {
+    let arrays = world.plan.arrays.iter();
+    let mut jobs: Vec<String> = arrays
+        .flat_map(|array| ["scrub", "replace"].map(|job| format!("{job}:{}", array.name)))
+        .collect();
+    jobs.push(format!("detach:{}", world.plan.volumes[BACK].name));
+    let status = world.machine.status(world.weather).unwrap_or_default();
+    let going = list(&status, "jobs").iter();
+    let going: Vec<&str> = going.filter_map(|job| job["name"].as_str()).collect();
+    let job = match rng.choice(&going) {
+        Some(job) => job,
+        None => jobs[rng.usize(..jobs.len())].as_str(),
+    };
+    if rng.bool() {
+        return done(world, &json!({"request": "cancel-job", "job": job}));
+    }
+    let paused = done(
+        world,
+        &json!({"request": "pause-job", "job": job, "paused": true}),
+    );
+    sleep(Duration::from_millis(rng.u64(..300)));
+    paused
+        && done(
+            world,
+            &json!({"request": "pause-job", "job": job, "paused": false}),
+        )
+}
+
+/// A device that something uses, which is to stay what it is.
+fn used(world: &World, rng: &mut Rng) -> String {
+    let origins = world.plan.volumes[..=BACK]
+        .iter()
+        .map(|volume| volume.origin);
+    let mut used: Vec<String> = origins.map(str::to_owned).collect();
+    if !world.standing.is_detached() && !world.standing.log_may_fail() {
+        used.extend(LOGS.map(str::to_owned));
+    }
+    let status = world.machine.status(world.weather).unwrap_or_default();
+    for array in list(&status, "arrays") {
+        let victim = world
+            .standing
+            .victim(array["name"].as_str().unwrap_or_default());
+        let members = list(array, "members").iter();
+        let sound = members.filter(|member| member["state"] == "in sync");
+        let devices = sound.filter_map(|member| member["device"].as_str());
+        used.extend(
+            devices
+                .filter(|device| Some(*device) != victim.as_deref())
+                .map(str::to_owned),
+        );
+    }
+    used.swap_remove(rng.usize(..used.len()))
+}
+
+/// Tries to have a device used for something else, which has to be refused.
+fn take(world: &World, rng: &mut Rng) -> bool {
+    let device = used(world, rng);
+    let pool = world.plan.pools[0].0;
+    let foreign = world.plan.arrays.iter().find(|array| !array.has(&device));
+    let request = match (rng.u8(..4), foreign) {
+        (0, Some(array)) => json!({"request": "add-member", "array": array.name,
+            "device": {"named": device}, "overwrite": true}),
+        (0 | 1, _) => {
+            let text = format!("name = \"thief\"\norigin = \"{device}\"\npool = \"{pool}\"\n");
+            json!({"request": "add-volume", "volume": text, "device": null})
+        }
+        (2, _) => json!({"request": "add-device", "pool": pool, "device": {"named": device}}),
+        _ => {
+            let device = one(rng, &BYSTANDERS[..2]);
+            json!({"request": "add-device", "pool": pool, "device": {"named": device}})
+        }
+    };
+    match world.machine.change(&request, world.weather) {
+        Ok(answer) if answer.get("error").is_some() => {
+            world.found.met("a device of another is refused");
+        }
+        Ok(_) => world
+            .found
+            .violation(format!("{request} is done: it is another's")),
+        Err(error) => unanswered(world, &request, &error),
+    }
+    false
+}
+
 /// Quiesces a volume for a moment.
-fn quiesce(world: &World, number: usize, rng: &mut Rng) {
+fn quiesce(world: &World, number: usize, rng: &mut Rng) -> bool {
     let volume = world.plan.volumes[number].name;
     let quiesced = world.weather.volumes[number].quiesced.begin();
-    command(world, &json!({"request": "quiesce", "volume": volume}));
+    done(world, &json!({"request": "quiesce", "volume": volume}));
     sleep(Duration::from_millis(rng.u64(..500)));
     // One change goes on at a time: another may be in the way.
     let begun = Instant::now();
-    while !command(world, &json!({"request": "resume", "volume": volume})) {
+    while !done(world, &json!({"request": "resume", "volume": volume})) {
         let status = world.machine.status(world.weather).unwrap_or_default();
-        let volumes = status["volumes"].as_array().cloned().unwrap_or_default();
-        let quiesced = volumes
-            .iter()
-            .any(|v| v["name"] == volume && v["quiesced"] == true);
+        let mut volumes = list(&status, "volumes").iter();
+        let quiesced = volumes.any(|v| v["name"] == volume && v["quiesced"] == true);
         if !quiesced || world.weather.is_ending() {
             break;
         }
-        if begun.elapsed() > COMMAND.mul_f64(world.weather.load()) {
+        if begun.elapsed() > TURN.mul_f64(world.weather.load()) {
             world
                 .found
                 .violation(format!("volume {volume} cannot be resumed"));
@@ -67,12 +272,22 @@ fn quiesce(world: &World, number: usize, rng: &mut Rng) {
         sleep(Duration::from_millis(20));
     }
     drop(quiesced);
+    true
 }
 
-/// Whether it was done.
-fn command(world: &World, request: &Value) -> bool {
+/// Has a change made that the configuration keeps; whether it was done.
+pub fn change(world: &World, request: &Value) -> bool {
+    judge(world, request, world.machine.change(request, world.weather))
+}
+
+/// Asks for something; whether it was done.
+fn done(world: &World, request: &Value) -> bool {
+    judge(world, request, world.machine.ask(request, world.weather))
+}
+
+fn judge(world: &World, request: &Value, answer: std::io::Result<Value>) -> bool {
     let what = request["request"].as_str().unwrap_or_default();
-    match world.machine.ask(request, world.weather) {
+    match answer {
         Ok(answer) if answer.get("error").is_some() => {
             world.found.met(&format!("{what} is refused"));
             world
@@ -86,54 +301,18 @@ fn command(world: &World, request: &Value) -> bool {
             }
             return true;
         }
-        Err(error) if world.weather.is_ending() => drop(error),
-        Err(error) if error.kind() == ErrorKind::TimedOut => {
-            world.found.violation(format!("no answer to {request}"));
-        }
-        Err(error) => world.found.violation(format!("{request}: {error}")),
+        Err(error) => unanswered(world, request, &error),
     }
     false
 }
 
-/// Asks for reports until clients are to end: each in time, and what is lost by it.
-pub fn watch(world: &World) {
-    while !world.weather.is_over() {
-        let begun = Instant::now();
-        let status = world.machine.status(world.weather);
-        let overdue = world.weather.overdue_report(begun);
-        match status {
-            Ok(status) => {
-                if let Some(waited) = overdue {
-                    let waited = waited.as_secs_f64();
-                    world
-                        .found
-                        .violation(format!("a report takes {waited:.1} s"));
-                }
-                world.found.status(begun.elapsed());
-                lost(world, &status);
-            }
-            Err(_) if world.weather.is_ending() => return,
-            Err(error) => world.found.violation(format!("no report: {error}")),
-        }
-        sleep(EVERY);
+fn unanswered(world: &World, request: &Value, error: &std::io::Error) {
+    if world.weather.is_ending() {
+        return;
     }
-}
-
-fn lost(world: &World, status: &Value) {
-    let all = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    for pool in all(&status["pools"]) {
-        for device in all(&pool["devices"]) {
-            let name = device["name"].as_str().unwrap_or_default();
-            let state = device["state"].as_str().unwrap_or_default();
-            if state != "online" && world.found.lose(name) {
-                world.found.happens(format!("{name} is {state}"));
-            }
-        }
-    }
-    for volume in all(&status["volumes"]) {
-        let copies = volume["write_back"]["copies"].as_u64();
-        if copies.is_some_and(|copies| copies < 2) && world.found.lose("log") {
-            world.found.happens("a copy of the log is lost".into());
-        }
-    }
+    let what = match error.kind() {
+        ErrorKind::TimedOut => format!("no answer to {request}"),
+        _ => format!("{request}: {error}"),
+    };
+    world.found.violation(what);
 }

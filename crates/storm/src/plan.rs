@@ -1,231 +1,288 @@
-//! What a storm is made of: its devices, its configuration, and what happens, all drawn from its seed.
+//! What a storm is made of: its devices and its configuration, all drawn from its seed.
 
-use crate::devil::{Effect, Rule, Verb};
 use fastrand::Rng;
 use std::path::Path;
-use std::time::Duration;
 
-/// A volume and what it is made of.
+/// Where a device is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// A file of the mounted folder.
+    File,
+    /// An export of a server of the storm.
+    Export,
+}
+
+/// A device.
+pub struct Device {
+    /// Its name, which is its file's and its export's too.
+    pub name: String,
+    /// Its size.
+    pub mib: u64,
+    /// Where it is.
+    pub place: Place,
+}
+
+/// An array, which is an origin.
+pub struct Array {
+    /// Its name.
+    pub name: &'static str,
+    /// Its level.
+    pub level: &'static str,
+    /// Its members at first.
+    pub members: Vec<String>,
+    /// Its spares at first.
+    pub spares: Vec<String>,
+}
+
+impl Array {
+    /// Whether a device is of this array.
+    pub fn has(&self, device: &str) -> bool {
+        self.members.iter().chain(&self.spares).any(|d| d == device)
+    }
+}
+
+/// A volume.
 pub struct Volume {
     /// Its name.
     pub name: &'static str,
-    /// Its origin's device.
+    /// Its origin: a device or an array.
     pub origin: &'static str,
-    /// How it uses the pool.
+    /// The pool that it is cached in.
+    pub pool: &'static str,
+    /// How it uses the pool at first.
     pub mode: &'static str,
-    /// The size of its origin.
-    pub mib: u64,
 }
 
 /// One storm's daemon.
 pub struct Plan {
-    /// Its volumes.
+    /// Its volumes: one whose writes go through, one that is written back, and one that comes and
+    /// goes, which is not in the configuration at first.
     pub volumes: Vec<Volume>,
-    /// Devices by name, each a file of that size.
-    pub files: Vec<(&'static str, u64)>,
+    /// Its devices.
+    pub devices: Vec<Device>,
+    /// Its arrays.
+    pub arrays: Vec<Array>,
+    /// Its pools, and the devices of each at first.
+    pub pools: Vec<(&'static str, Vec<&'static str>)>,
+    /// In what order the origin of what is written back gets writes.
+    pub order: &'static str,
     line_size: &'static str,
     policy: &'static str,
-    order: &'static str,
     max_lag: &'static str,
     dirty_max: &'static str,
-    pool_devices: usize,
 }
 
 /// The devices that a log is on.
 pub const LOGS: [&str; 2] = ["log0", "log1"];
-const POOLS: [&str; 2] = ["ssd0", "ssd1"];
 /// The folder of what the daemon remembers.
 pub const STATE: &str = "state";
+/// The folder of its configuration.
+pub const ETC: &str = "etc";
+/// Devices that are in nothing, whose bytes stay: one is a file, one an export. What lies beside
+/// the devices and is none has the third name.
+pub const BYSTANDERS: [&str; 3] = ["fence", "foreign", "bystander"];
+/// The size of each volume.
+pub const VOLUME_MIB: u64 = 24;
+/// The size of each bystander.
+pub const BYSTANDER_MIB: u64 = 32;
+/// Numbers of volumes.
+pub const BACK: usize = 1;
+/// See [`BACK`].
+pub const VISITOR: usize = 2;
 
-fn one<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
+/// One of these.
+pub fn one<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.usize(..of.len())]
 }
 
 impl Plan {
-    /// The plan of a storm: a volume whose writes go through, and one that is written back.
+    /// The plan of a storm.
     pub fn draw(rng: &mut Rng) -> Plan {
-        let pool_devices = rng.usize(1..=2);
-        let order = one(rng, &["ordered", "coalesced", "journaled"]);
-        let volumes = vec![
-            Volume {
-                name: "through",
-                origin: "disk0",
-                mode: one(rng, &["write-through", "write-through", "write-around"]),
-                mib: 24,
-            },
-            Volume {
-                name: "back",
-                origin: "disk1",
-                mode: "write-back",
-                mib: 24,
-            },
-        ];
-        let mut files = vec![("disk0", 24), ("disk1", 24)];
-        files.extend(POOLS[..pool_devices].iter().map(|name| (*name, 32)));
-        let log_mib = one(rng, &[10, 16, 33]);
-        files.extend(LOGS.map(|name| (name, log_mib)));
-        if order == "journaled" {
-            files.push(("journal", 20));
-        }
-        Plan {
-            volumes,
-            files,
+        let mut plan = Plan {
+            volumes: Vec::new(),
+            devices: Vec::new(),
+            arrays: Vec::new(),
+            pools: Vec::new(),
+            order: one(rng, &["ordered", "coalesced", "journaled"]),
             line_size: one(rng, &["4KiB", "64KiB", "256KiB"]),
             policy: one(rng, &["auto", "lru"]),
-            order,
             max_lag: one(rng, &["3s", "30s", "300s"]),
             dirty_max: one(rng, &["1MiB", "4MiB", "64MiB"]),
-            pool_devices,
+        };
+        plan.pools.push(match rng.bool() {
+            true => ("fast", vec!["ssd0", "ssd1"]),
+            false => ("fast", vec!["ssd0"]),
+        });
+        if rng.u8(..3) == 0 {
+            plan.pools.push(("other", vec!["ssd2"]));
         }
+        let pools: Vec<&str> = plan.pools.iter().map(|(name, _)| *name).collect();
+        let through = ["write-through", "write-through", "write-around"];
+        for (name, origin, modes) in [
+            ("through", ["disk0", "left"], &through[..]),
+            ("back", ["disk1", "right"], &["write-back"]),
+            ("visitor", ["disk2", "disk2"], &through[..2]),
+        ] {
+            let origin = match name != "visitor" && rng.bool() {
+                true => plan.add_array(rng, origin[1]),
+                false => plan.add_disk(rng, origin[0]),
+            };
+            plan.volumes.push(Volume {
+                name,
+                origin,
+                pool: one(rng, &pools),
+                mode: one(rng, modes),
+            });
+        }
+        let log_mib = one(rng, &[10, 16, 33]);
+        plan.add(LOGS[0], log_mib, Place::File);
+        plan.add(LOGS[1], log_mib, Place::File);
+        if plan.order == "journaled" {
+            plan.add("journal", 20, Place::File);
+        }
+        for (_, devices) in plan.pools.clone() {
+            devices
+                .iter()
+                .for_each(|name| plan.add(name, 32, Place::File));
+        }
+        plan.add(BYSTANDERS[0], BYSTANDER_MIB, Place::File);
+        plan.add(BYSTANDERS[1], BYSTANDER_MIB, Place::Export);
+        plan
     }
 
-    /// The daemon's configuration: its sockets in `folder`, its devices and its state in `devices`.
+    fn add(&mut self, name: &str, mib: u64, place: Place) {
+        let name = name.to_owned();
+        self.devices.push(Device { name, mib, place });
+    }
+
+    fn add_disk(&mut self, rng: &mut Rng, name: &'static str) -> &'static str {
+        let place = one(rng, &[Place::File, Place::Export]);
+        self.add(name, VOLUME_MIB, place);
+        name
+    }
+
+    fn add_array(&mut self, rng: &mut Rng, name: &'static str) -> &'static str {
+        let shapes = [("raid1", 2), ("raid1", 3), ("raid5", 3), ("raid10", 4)];
+        let (level, count) = one(rng, &shapes);
+        let spares = rng.usize(..2);
+        let mut names: Vec<String> = (0..count + spares).map(|n| format!("{name}{n}")).collect();
+        for (number, device) in names.clone().iter().enumerate() {
+            let place = match number {
+                // Its blocks are the larger ones, and an array takes no device with larger ones.
+                0 => Place::File,
+                _ => one(rng, &[Place::File, Place::Export]),
+            };
+            self.add(device, 32, place);
+        }
+        let spares = names.split_off(count);
+        self.arrays.push(Array {
+            name,
+            level,
+            members: names,
+            spares,
+        });
+        name
+    }
+
+    /// The device of this name.
+    pub fn device(&self, name: &str) -> Option<&Device> {
+        self.devices.iter().find(|device| device.name == name)
+    }
+
+    /// The array of this name.
+    pub fn array(&self, name: &str) -> Option<&Array> {
+        self.arrays.iter().find(|array| array.name == name)
+    }
+
+    /// Whether a device is an export.
+    pub fn is_exported(&self, name: &str) -> bool {
+        let device = self.device(name);
+        device.is_some_and(|device| device.place == Place::Export)
+    }
+
+    /// The configuration: its sockets in `folder`, its devices, its state and itself in `devices`.
     pub fn configuration(&self, folder: &Path, devices: &Path) -> String {
         let (dir, at) = (folder.display(), devices.display());
         let mut text = format!(
-            "[daemon]\ncontrol = \"{dir}/control\"\nstate = \"{at}/{STATE}\"\nbuffers = \"32MiB\"\n\
-             stop = \"20s\"\ngrace = \"2s\"\n[[listen]]\nunix = \"{dir}/nbd\"\n"
+            "[daemon]\ncontrol = \"{dir}/control\"\nstate = \"{at}/{STATE}\"\nbuffers = \"48MiB\"\n\
+             stop = \"20s\"\ngrace = \"2s\"\n\n[[listen]]\nunix = \"{dir}/nbd\"\n"
         );
-        for (name, _) in &self.files {
+        for Device { name, place, .. } in &self.devices {
+            let place = match place {
+                Place::File => format!("path = \"{at}/{name}\""),
+                Place::Export => format!("nbd = \"nbd+unix:///{name}?socket={dir}/{name}.sock\""),
+            };
+            text +=
+                &format!("\n[[device]]\nname = \"{name}\"\n{place}\ncontroller = \"of-{name}\"\n");
+        }
+        for array in &self.arrays {
             text += &format!(
-                "[[device]]\nname = \"{name}\"\npath = \"{at}/{name}\"\ncontroller = \"of-{name}\"\n"
+                "\n[[array]]\nname = \"{}\"\nlevel = \"{}\"\nmembers = {:?}\nspares = {:?}\n\
+                 detection = \"5s\"\nspare_delay = \"1s\"\nrebuild_rate = \"100MiB\"\n",
+                array.name, array.level, array.members, array.spares
             );
         }
-        text += &format!(
-            "[[pool]]\nname = \"fast\"\ndevices = {:?}\nline_size = \"{}\"\npolicy = \"{}\"\n\
-             hit_latency_max = \"1s\"\n",
-            self.pool(),
-            self.line_size,
-            self.policy
-        );
-        for volume in &self.volumes {
+        for (name, devices) in &self.pools {
             text += &format!(
-                "[[volume]]\nname = \"{}\"\norigin = \"{}\"\npool = \"fast\"\nmode = \"{}\"\n",
-                volume.name, volume.origin, volume.mode
+                "\n[[pool]]\nname = \"{name}\"\ndevices = {devices:?}\nline_size = \"{}\"\n\
+                 policy = \"{}\"\nhit_latency_max = \"1s\"\n",
+                self.line_size, self.policy
             );
-            if volume.mode == "write-back" {
-                text += &format!(
-                    "log = {LOGS:?}\nwrite_back = \"{}\"\nmax_lag = \"{}\"\ndirty_max = \"{}\"\n",
-                    self.order, self.max_lag, self.dirty_max
-                );
-                if self.order == "journaled" {
-                    text += "journal = \"journal\"\n";
-                }
+        }
+        for volume in &self.volumes[..VISITOR] {
+            text += &format!("\n[[volume]]\n{}", self.section(volume));
+        }
+        text
+    }
+
+    /// The section of a volume without its title.
+    pub fn section(&self, volume: &Volume) -> String {
+        let Volume {
+            name,
+            origin,
+            pool,
+            mode,
+        } = volume;
+        let mut text = format!(
+            "name = \"{name}\"\norigin = \"{origin}\"\npool = \"{pool}\"\nsize = \"{VOLUME_MIB}MiB\"\n\
+             mode = \"{mode}\"\n"
+        );
+        if *mode == "write-back" {
+            text += &format!(
+                "log = {LOGS:?}\nwrite_back = \"{}\"\nmax_lag = \"{}\"\ndirty_max = \"{}\"\n",
+                self.order, self.max_lag, self.dirty_max
+            );
+            if self.order == "journaled" {
+                text += "journal = \"journal\"\n";
             }
         }
         text
     }
 
-    /// The devices of its pool.
-    pub fn pool(&self) -> &'static [&'static str] {
-        &POOLS[..self.pool_devices]
+    /// All devices of pools.
+    pub fn pool_devices(&self) -> Vec<&'static str> {
+        let pools = self.pools.iter();
+        pools.flat_map(|(_, devices)| devices.clone()).collect()
     }
 
     /// What the storm is about, in a line.
     pub fn about(&self) -> String {
+        let origin = |volume: &Volume| match self.array(volume.origin) {
+            Some(array) => format!("{} of {}", array.level, array.members.len()),
+            None if self.is_exported(volume.origin) => "an export".into(),
+            None => "a file".into(),
+        };
         format!(
-            "{} and {} (max_lag {}, dirty_max {}), {} pool devices, lines of {}, {}",
+            "{} on {} and {} on {} (max_lag {}, dirty_max {}), {} pools, lines of {}, {}",
             self.volumes[0].mode,
+            origin(&self.volumes[0]),
             self.order,
+            origin(&self.volumes[BACK]),
             self.max_lag,
             self.dirty_max,
-            self.pool_devices,
+            self.pools.len(),
             self.line_size,
             self.policy
         )
-    }
-}
-
-/// What is at fault.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Target {
-    /// The origin of a volume, whose clients see it.
-    Origin,
-    /// A device of the pool.
-    Pool,
-    /// A device of the log.
-    Log,
-    /// The journal of write-back.
-    Journal,
-    /// What the daemon remembers.
-    State,
-}
-
-/// A fault of a device, and for how long.
-pub struct Fault {
-    /// Of what.
-    pub target: Target,
-    /// Its name.
-    pub name: &'static str,
-    /// What it does.
-    pub rule: Rule,
-    /// How long.
-    pub time: Duration,
-}
-
-impl Fault {
-    /// Draws one. `log` is the copy of the log that may be at fault in this life.
-    pub fn draw(rng: &mut Rng, plan: &Plan, log: usize) -> Fault {
-        let mut targets = vec![
-            (Target::Origin, "disk0"),
-            (Target::Origin, "disk1"),
-            (Target::Pool, one(rng, plan.pool())),
-            (Target::Log, LOGS[log]),
-            (Target::Log, LOGS[log]),
-            (Target::State, STATE),
-        ];
-        if plan.order == "journaled" {
-            targets.push((Target::Journal, "journal"));
-        }
-        let (target, name) = one(rng, &targets);
-        let effect = one(
-            rng,
-            &[
-                Effect::Fail(libc::EIO),
-                Effect::Fail(libc::EIO),
-                Effect::Fail(libc::ENOSPC),
-                Effect::Fail(libc::EROFS),
-                Effect::Hang,
-                Effect::Hang,
-                Effect::Late(Duration::from_millis(200)),
-            ],
-        );
-        let all = vec![Verb::Read, Verb::Write, Verb::Flush];
-        let verbs = match effect {
-            Effect::Fail(number) if number != libc::EIO => vec![Verb::Write, Verb::Name],
-            _ => match rng.u8(..5) {
-                0 => vec![Verb::Read],
-                1 => vec![Verb::Write],
-                2 => vec![Verb::Flush],
-                3 => vec![Verb::Write, Verb::Flush],
-                _ => all,
-            },
-        };
-        Fault {
-            target,
-            name,
-            rule: Rule { verbs, effect },
-            time: Duration::from_millis(rng.u64(100..4000)),
-        }
-    }
-
-    /// The volume whose requests may wait and fail meanwhile; of what the daemon remembers all may
-    /// wait.
-    pub fn volume(&self, plan: &Plan) -> Option<usize> {
-        let mut volumes = plan.volumes.iter();
-        match self.target {
-            Target::Origin => volumes.position(|volume| volume.origin == self.name),
-            Target::Journal => volumes.position(|volume| volume.mode == "write-back"),
-            _ => None,
-        }
-    }
-
-    /// Whether it takes an origin out of service until the next start: after a flush or a durable write
-    /// that failed, nobody knows what of the acknowledged writes is there.
-    pub fn lasts(&self) -> bool {
-        let fails = matches!(self.rule.effect, Effect::Fail(_));
-        let durable = [Verb::Write, Verb::Flush];
-        let verbs = self.rule.verbs.iter();
-        fails && self.target == Target::Origin && verbs.copied().any(|verb| durable.contains(&verb))
     }
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 /// How long a client's request may take once nothing holds it up, on an idle machine: until a device of a
 /// log or of a pool is lost (ten times `hit_latency_max`), and as long for what has to be done then.
 const ANSWER: Duration = Duration::from_secs(25);
-/// The same of a command.
-pub const COMMAND: Duration = Duration::from_secs(40);
+/// The same of a command, before which others may have their turn.
+pub const TURN: Duration = Duration::from_secs(120);
 /// The same of a report.
 pub const STATUS: Duration = Duration::from_secs(2);
 
@@ -69,12 +69,16 @@ pub struct Sky {
     pub quiesced: Condition,
     /// Clients' requests fail rightly.
     pub failing: Condition,
+    /// How often its origin has lost what was not flushed.
+    pub forgotten: AtomicU64,
 }
 
 /// How the machine is.
 pub struct Weather {
     /// The daemon is stopped by a signal, or does not run.
     pub paused: Condition,
+    /// What holds up commands alone: the folder of the configuration does not answer.
+    pub commands: Condition,
     /// That of each volume.
     pub volumes: Vec<Sky>,
     /// The daemon is ending.
@@ -91,6 +95,7 @@ impl Sky {
             held: Condition::new(),
             quiesced: Condition::new(),
             failing: Condition::new(),
+            forgotten: AtomicU64::new(0),
         }
     }
 }
@@ -100,6 +105,7 @@ impl Weather {
     pub fn new(volumes: usize) -> Weather {
         Weather {
             paused: Condition::new(),
+            commands: Condition::new(),
             volumes: (0..volumes).map(|_| Sky::new()).collect(),
             ending: AtomicBool::new(false),
             over: AtomicBool::new(false),
@@ -142,7 +148,7 @@ impl Weather {
     /// How long what began then has taken since nothing held it up, if that is more than `limit`.
     pub fn overdue(&self, begun: Instant, limit: Duration) -> Option<Duration> {
         let held = self.volumes.iter().map(|sky| &sky.held);
-        let excuses: Vec<&Condition> = held.chain([&self.paused]).collect();
+        let excuses: Vec<&Condition> = held.chain([&self.paused, &self.commands]).collect();
         self.late(begun, limit, &excuses)
     }
 

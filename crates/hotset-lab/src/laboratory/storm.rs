@@ -2,10 +2,14 @@
 
 use crate::Failure;
 use crate::program::hotset;
-use clap::Args;
-use std::path::PathBuf;
+use clap::{Args, value_parser};
+use proof::mutants::{Copy, Fate, read};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
-use storm::{Report, Request};
+use storm::{Canary, Report, Request};
+
+/// Lives that have to find a mutation.
+const LIVES_PER_MUTATION: u64 = 500;
 
 #[derive(Args)]
 pub struct Storm {
@@ -18,12 +22,19 @@ pub struct Storm {
     /// At most so many storms
     #[arg(long, value_name = "N", default_value_t = u64::MAX)]
     storms: u64,
-    /// Where files go, 200 MB; made if missing
+    /// So many at a time
+    #[arg(long, value_name = "T", default_value_t = 1, value_parser = value_parser!(u64).range(1..=64))]
+    threads: u64,
+    /// Where files go, 500 MB for each at a time; made if missing
     #[arg(long, value_name = "DIRECTORY", default_value = "var/storm")]
     directory: PathBuf,
-    /// Have an origin lose writes that it acknowledges, which must be found
-    #[arg(long, hide = true)]
-    canary: bool,
+    /// Put each fault of this set into a copy of the tree in the current directory, and storm what
+    /// that makes for at most 500 lives
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["minutes", "storms", "json"])]
+    mutations: Option<PathBuf>,
+    /// Let something happen that must be found
+    #[arg(long, hide = true, value_parser = canary)]
+    canary: Option<Canary>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -36,15 +47,34 @@ fn minutes(text: &str) -> Result<f64, String> {
     }
 }
 
+fn canary(text: &str) -> Result<Canary, String> {
+    let mut all = Canary::ALL.iter();
+    let found = all.find(|(name, _)| *name == text);
+    found
+        .map(|(_, canary)| *canary)
+        .ok_or_else(|| format!("give one of {:?}", Canary::ALL.map(|(name, _)| name)))
+}
+
+impl Storm {
+    fn request(&self, program: PathBuf) -> Request {
+        Request {
+            seed: self.seed,
+            time: Duration::from_secs_f64(self.minutes * 60.0),
+            storms: self.storms,
+            lives: u64::MAX,
+            threads: self.threads,
+            folder: self.directory.clone(),
+            program,
+            canary: self.canary,
+        }
+    }
+}
+
 pub fn run(command: &Storm) -> Result<(), Failure> {
-    let request = Request {
-        seed: command.seed,
-        time: Duration::from_secs_f64(command.minutes * 60.0),
-        storms: command.storms,
-        folder: command.directory.clone(),
-        program: hotset()?,
-        canary: command.canary,
-    };
+    if let Some(set) = &command.mutations {
+        return mutate(command, set);
+    }
+    let request = command.request(hotset()?);
     let done = |seed: u64, about: &str| eprintln!("storm {seed}: {about}");
     let report = storm::run(&request, &done).map_err(Failure::Runtime)?;
     if command.json {
@@ -62,6 +92,31 @@ pub fn run(command: &Storm) -> Result<(), Failure> {
     }
 }
 
+/// Has every fault of a set found.
+fn mutate(command: &Storm, set: &Path) -> Result<(), Failure> {
+    let mutations = read(set).map_err(Failure::Runtime)?;
+    let copy = Copy::new(Path::new("."), Path::new("target/mutants")).map_err(Failure::Runtime)?;
+    let storm = |program: &Path| {
+        let request = Request {
+            time: Duration::MAX,
+            lives: LIVES_PER_MUTATION,
+            ..command.request(program.to_owned())
+        };
+        let report = storm::run(&request, &|_, _| {})?;
+        let first = report.violations.into_iter().next();
+        Ok(first.map(|first| format!("seed {}, life {}: {}", first.seed, first.life, first.what)))
+    };
+    let fates = copy.try_programs(&mutations, "hotset", &storm, |mutation, fate, seen| {
+        println!("{fate:?}: {}", mutation.name);
+        seen.iter().for_each(|seen| println!("    {seen}"));
+    });
+    let fates = fates.map_err(Failure::Runtime)?;
+    match fates.iter().filter(|fate| **fate != Fate::Caught).count() {
+        0 => Ok(()),
+        n => Err(Failure::Runtime(format!("{n} mutations were not caught"))),
+    }
+}
+
 fn show(report: &Report) {
     println!(
         "{} storms, {} lives, {} requests, the longest {:.1} s; reports within {:.2} s; load up to {:.1}",
@@ -75,6 +130,8 @@ fn show(report: &Report) {
     for (what, times) in &report.met {
         println!("{times:>8}  {what}");
     }
+    println!("the rarest class: {}", report.rarest);
+    println!("classes that were not met: {}", report.never.len());
     for violation in &report.violations {
         println!("life {}: {}", violation.life, violation.what);
         violation

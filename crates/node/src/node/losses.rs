@@ -2,26 +2,17 @@
 
 use super::Node;
 use super::failing::Said;
+use super::lost::Losses;
 use crate::event::Event;
 use crate::place::Role;
 use crate::platform::Platform;
 use block::Nanos;
-use cache::{DeviceId, DeviceState};
+use cache::DeviceState;
 use control::config::{Bytes, Name};
-use std::collections::HashSet;
 use std::rc::Rc;
 
 /// How often it is looked.
 const PERIOD: Nanos = Nanos::from_secs(1);
-
-/// What was lost when it was last looked.
-#[derive(Default)]
-pub(super) struct Losses {
-    ejected: HashSet<(Name, DeviceId)>,
-    copies: HashSet<(Name, Name)>,
-    journals: HashSet<Name>,
-    logs: HashSet<Name>,
-}
 
 impl<P: Platform> Node<P> {
     /// Until the node is stopped.

@@ -1,0 +1,37 @@
+//! What lies beside the devices, and is to stay as it is.
+
+use crate::bytes::{Part, SECTOR};
+use crate::plan::{BYSTANDER_MIB, BYSTANDERS};
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// The number of the first one's stamps.
+const FIRST: u8 = 200;
+
+/// A file with stamps of its own.
+pub struct Bystander {
+    name: &'static str,
+    part: Part,
+}
+
+impl Bystander {
+    /// Makes all of them.
+    pub fn all(back: &Path) -> io::Result<Vec<Bystander>> {
+        let numbered = (FIRST..).zip(BYSTANDERS);
+        let made = numbered.map(|(number, name)| {
+            let sectors = 0..(BYSTANDER_MIB << 20) / SECTOR as u64;
+            let mut part = Part::new(number, sectors);
+            fs::write(back.join(name), part.fill())?;
+            Ok(Bystander { name, part })
+        });
+        made.collect()
+    }
+
+    /// Whether it is as it was.
+    pub fn check(&self, back: &Path) -> Result<(), String> {
+        let bytes = fs::read(back.join(self.name)).map_err(|error| error.to_string())?;
+        let checked = self.part.check(0, &bytes);
+        checked.map_err(|what| format!("{}, which is another's, was written: {what}", self.name))
+    }
+}

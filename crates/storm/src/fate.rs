@@ -1,0 +1,167 @@
+//! What becomes of devices, state and configuration while no daemon runs.
+
+use crate::plan::{BACK, LOGS, STATE, one};
+use crate::world::World;
+use fastrand::Rng;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+/// What may become of them.
+pub const CLASSES: [&str; 10] = [
+    "a device of a pool comes back blank",
+    "a device of a pool comes back as it was",
+    "a copy of the log comes back blank",
+    "a copy of the log comes back as it was",
+    "a member comes back blank",
+    "a member comes back as it was",
+    "two members are exchanged",
+    "members of two arrays are exchanged",
+    "the state is emptied",
+    "write-back is configured again",
+];
+
+impl World<'_> {
+    fn file(&self, name: &str) -> PathBuf {
+        self.machine.back().join(name)
+    }
+
+    fn image(&self, name: &str) -> PathBuf {
+        self.machine.folder.join(format!("{name}.old"))
+    }
+
+    /// Has a few things happen.
+    pub fn fates(&self, rng: &mut Rng) -> io::Result<()> {
+        self.exports.iter().try_for_each(|export| export.flush())?;
+        let pool = one(rng, &self.plan.pool_devices());
+        for _ in 0..rng.usize(..3) {
+            let (array, victim) = match rng.choice(&self.plan.arrays) {
+                Some(array) => (Some(array), self.standing.victim(array.name)),
+                None => (None, None),
+            };
+            match rng.u8(..10) {
+                0 => self.come_back(rng, CLASSES[0], pool)?,
+                1 => self.come_back(rng, CLASSES[1], pool)?,
+                n @ 2..4 if self.standing.log_may_fail() => {
+                    let log = LOGS[self.standing.log()];
+                    self.standing.strike(log);
+                    self.come_back(rng, CLASSES[n as usize], log)?;
+                }
+                n @ 4..6 => {
+                    if let (Some(array), Some(victim)) = (array, victim) {
+                        self.standing.treat(array.name);
+                        self.come_back(rng, CLASSES[n as usize], &victim)?;
+                    }
+                }
+                6 => {
+                    if let Some(array) = array {
+                        let other = array.members[rng.usize(..array.members.len())].clone();
+                        self.exchange_members(array.name, &other)?;
+                    }
+                }
+                7 => self.exchange_arrays()?,
+                8 if self.standing.log_is_whole() => self.empty_state()?,
+                9 => self.write_back_again()?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn meet(&self, class: &str, device: &str) {
+        self.found.happens(format!("{device}: {class}"));
+        self.found.met(class);
+    }
+
+    /// The device comes back blank, or as it was some lives ago; or its image is taken for that.
+    fn come_back(&self, rng: &mut Rng, class: &str, name: &str) -> io::Result<()> {
+        let (file, image) = (self.file(name), self.image(name));
+        if class.ends_with("blank") {
+            self.meet(class, name);
+            self.found.blame(name);
+            let file = File::options().write(true).open(file)?;
+            let bytes = file.metadata()?.len();
+            file.set_len(0)?;
+            return file.set_len(bytes);
+        }
+        if !image.exists() || rng.u8(..3) == 0 {
+            return fs::copy(file, image).map(drop);
+        }
+        self.meet(class, name);
+        self.found.blame(name);
+        // The file itself stays, and so its inode.
+        let bytes = fs::read(image)?;
+        let file = File::options().write(true).open(file)?;
+        file.write_all_at(&bytes, 0)
+    }
+
+    fn exchange(&self, one: &str, other: &str) -> io::Result<()> {
+        let [one, other] = [one, other].map(|name| self.file(name));
+        let (of_one, of_other) = (fs::read(&one)?, fs::read(&other)?);
+        let write = |path, bytes: &[u8]| {
+            let file = File::options().write(true).open(path)?;
+            file.write_all_at(bytes, 0)
+        };
+        write(one, &of_other)?;
+        write(other, &of_one)
+    }
+
+    /// Exchanges the victim of an array and another member, which costs it nothing.
+    fn exchange_members(&self, array: &'static str, other: &str) -> io::Result<()> {
+        if let Some(victim) = self.standing.victim(array).filter(|victim| victim != other) {
+            self.meet(CLASSES[6], &format!("{victim} and {other}"));
+            self.exchange(&victim, other)?;
+            self.standing.exchange(array, other);
+        }
+        Ok(())
+    }
+
+    /// Exchanges the victims of two arrays, which each does without.
+    fn exchange_arrays(&self) -> io::Result<()> {
+        if let [one, other] = &self.plan.arrays[..]
+            && let (Some(a), Some(b)) = (
+                self.standing.victim(one.name),
+                self.standing.victim(other.name),
+            )
+        {
+            self.meet(CLASSES[7], &format!("{a} and {b}"));
+            for (array, device) in [(one, &a), (other, &b)] {
+                self.standing.treat(array.name);
+                self.found.blame(device);
+            }
+            self.exchange(&a, &b)?;
+        }
+        Ok(())
+    }
+
+    fn empty_state(&self) -> io::Result<()> {
+        self.meet(CLASSES[8], STATE);
+        self.standing.keep_log();
+        for entry in fs::read_dir(self.file(STATE))? {
+            fs::remove_file(entry?.path())?;
+        }
+        Ok(())
+    }
+
+    /// A volume that has left write-back is to be written back again.
+    fn write_back_again(&self) -> io::Result<()> {
+        let (text, path) = self.machine.text()?;
+        let name = format!("name = \"{}\"\n", self.plan.volumes[BACK].name);
+        let Some((before, section)) = text.split_once(&name) else {
+            return Ok(());
+        };
+        let (own, rest) = match section.find("\n[[") {
+            Some(end) => section.split_at(end),
+            None => (section, ""),
+        };
+        let mode = own.lines().find(|line| line.starts_with("mode = "));
+        let again = "mode = \"write-back\"";
+        if let Some(mode) = mode.filter(|mode| *mode != again && own.contains("log = ")) {
+            self.meet(CLASSES[9], "the configuration");
+            let own = own.replace(mode, again);
+            fs::write(path, format!("{before}{name}{own}{rest}"))?;
+        }
+        Ok(())
+    }
+}

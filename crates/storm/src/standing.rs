@@ -1,0 +1,161 @@
+//! Which devices may be at fault, so that nothing is asked of the daemon that no documents promise.
+//!
+//! Invariants:
+//!     of an array one device is at fault, its victim, until the array is healthy again
+//!     of a log one copy is at fault, until both take part again
+
+use crate::plan::{BACK, LOGS, Plan};
+use fastrand::Rng;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+
+struct Inner {
+    /// By array; none of one that is not known to be whole but for its victim.
+    victims: BTreeMap<&'static str, String>,
+    /// Arrays whose members may be at fault now.
+    strikable: Vec<&'static str>,
+    log: usize,
+    /// Whether both copies of the log took part when last seen, and none was at fault since.
+    log_whole: bool,
+    log_may_fail: bool,
+    /// Whether the volume that is written back has left that.
+    detached: bool,
+    /// Arrays that were given something to start without.
+    treated: Vec<&'static str>,
+}
+
+/// Which devices may be at fault.
+pub struct Standing(Mutex<Inner>);
+
+/// A list in a report.
+pub fn list<'a>(of: &'a Value, what: &str) -> &'a [Value] {
+    of[what].as_array().map_or(&[], Vec::as_slice)
+}
+
+impl Standing {
+    /// All are whole.
+    pub fn new() -> Standing {
+        Standing(Mutex::new(Inner {
+            victims: BTreeMap::new(),
+            strikable: Vec::new(),
+            log: 0,
+            log_whole: true,
+            log_may_fail: true,
+            detached: false,
+            treated: Vec::new(),
+        }))
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().expect("no panic under this lock")
+    }
+
+    /// Arrays, each with the device that may be at fault.
+    pub fn victims(&self) -> Vec<(&'static str, String)> {
+        let inner = self.inner();
+        let strikable = inner.strikable.iter();
+        strikable
+            .filter_map(|array| Some((*array, inner.victims.get(array)?.clone())))
+            .collect()
+    }
+
+    /// The victim of an array, whether or not it may be at fault right now.
+    pub fn victim(&self, array: &str) -> Option<String> {
+        self.inner().victims.get(array).cloned()
+    }
+
+    /// The copy of the log that may be at fault.
+    pub fn log(&self) -> usize {
+        self.inner().log
+    }
+
+    /// Whether one may be.
+    pub fn log_may_fail(&self) -> bool {
+        self.inner().log_may_fail
+    }
+
+    /// No copy of the log may be at fault until the next start has both.
+    pub fn keep_log(&self) {
+        self.inner().log_may_fail = false;
+    }
+
+    /// Whether no copy of the log lacks anything.
+    pub fn log_is_whole(&self) -> bool {
+        self.inner().log_whole
+    }
+
+    /// Whether nothing is written back any more.
+    pub fn is_detached(&self) -> bool {
+        self.inner().detached
+    }
+
+    /// A device is at fault.
+    pub fn strike(&self, device: &str) {
+        if LOGS.contains(&device) {
+            self.inner().log_whole = false;
+        }
+    }
+
+    /// The victim of an array is no more what it was.
+    pub fn treat(&self, array: &'static str) {
+        self.inner().treated.push(array);
+    }
+
+    /// The victim of an array and this device have changed places.
+    pub fn exchange(&self, array: &'static str, device: &str) {
+        self.inner().victims.insert(array, device.to_owned());
+    }
+
+    /// Whether an array has a reason not to start by itself.
+    pub fn is_treated(&self, array: &str) -> bool {
+        self.inner().treated.contains(&array)
+    }
+
+    /// Another life: what is whole by this report may be struck elsewhere.
+    pub fn settle(&self, status: &Value, plan: &Plan, rng: &mut Rng) {
+        let mut inner = self.inner();
+        let back = list(status, "volumes")
+            .iter()
+            .find(|volume| volume["name"] == plan.volumes[BACK].name);
+        let copies = back.map_or(Some(0), |back| back["write_back"]["copies"].as_u64());
+        inner.detached = copies.is_none();
+        if copies.is_none_or(|copies| copies == 2) {
+            inner.log_whole = true;
+            inner.log = rng.usize(..2);
+        }
+        inner.log_may_fail = rng.u8(..3) > 0;
+        for array in list(status, "arrays") {
+            let Some(known) = plan.array(array["name"].as_str().unwrap_or_default()) else {
+                continue;
+            };
+            let members = list(array, "members").iter();
+            let mut names = members.filter_map(|member| member["device"].as_str());
+            if array["state"] == "healthy" {
+                let names: Vec<&str> = names.collect();
+                let victim = names[rng.usize(..names.len())].to_owned();
+                inner.victims.insert(known.name, victim);
+                inner.treated.retain(|treated| *treated != known.name);
+            } else if !inner.victims.contains_key(known.name) {
+                // It has had no victim yet: nothing is known to be wrong with it.
+                let first = names.next().unwrap_or_default().to_owned();
+                inner.victims.insert(known.name, first);
+            }
+        }
+        drop(inner);
+        self.look(status);
+    }
+
+    /// Which arrays may be struck by this report: not while copies are compared after a crash.
+    pub fn look(&self, status: &Value) {
+        let mut inner = self.inner();
+        let arrays = list(status, "arrays").iter();
+        let steady = arrays.filter(|array| {
+            ["healthy", "degraded", "rebuilding"].contains(&array["state"].as_str().unwrap_or(""))
+                && array["progress"]["percent"].is_null() == array["progress"]["role"].is_null()
+        });
+        let names: Vec<&str> = steady.filter_map(|array| array["name"].as_str()).collect();
+        inner.strikable = inner.victims.keys().copied().collect();
+        inner.strikable.retain(|array| names.contains(array));
+    }
+}

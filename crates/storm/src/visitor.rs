@@ -1,0 +1,57 @@
+//! A volume that is added while the daemon runs, used, and removed; then its origin alone has all.
+
+use crate::bytes::{Part, SECTOR};
+use crate::client::Client;
+use crate::operator::change;
+use crate::plan::VISITOR;
+use crate::world::World;
+use fastrand::Rng;
+use serde_json::json;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Adds and removes the volume until clients are to end.
+pub fn visit(world: &World, client: &Client, part: &mut Part, rng: &mut Rng) {
+    let volume = &world.plan.volumes[VISITOR];
+    let mut is_there = world.machine.has_volume(volume.name).unwrap_or(false);
+    while !world.weather.is_over() && !world.found.is_wrong() {
+        sleep(Duration::from_millis(rng.u64(20..600)));
+        if !is_there {
+            let text = world.plan.section(volume);
+            is_there = change(
+                world,
+                &json!({"request": "add-volume", "volume": text, "device": null}),
+            );
+            continue;
+        }
+        let steps = rng.usize(..60);
+        client.steps(part, rng, steps);
+        if rng.bool() {
+            continue;
+        }
+        is_there = !change(
+            world,
+            &json!({"request": "remove-volume", "volume": volume.name}),
+        );
+        if !is_there && let Err(what) = origin_alone(world, VISITOR, std::slice::from_ref(part)) {
+            world.found.violation(what);
+        }
+    }
+}
+
+/// Whether the origin of a volume, which is a file or an export, holds what it has to by itself.
+pub fn origin_alone(world: &World, volume: usize, parts: &[Part]) -> Result<(), String> {
+    let path = world.machine.back().join(world.plan.volumes[volume].origin);
+    let file = File::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    for part in parts {
+        let sectors = part.sectors();
+        let mut bytes = vec![0; (sectors.end - sectors.start) as usize * SECTOR];
+        file.read_exact_at(&mut bytes, sectors.start * SECTOR as u64)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        let right = part.check(sectors.start, &bytes);
+        right.map_err(|what| format!("the origin alone: {what}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! Who watches the daemon: a report comes in time, and a loss is seen in it.
+
+use crate::plan::LOGS;
+use crate::standing::list;
+use crate::world::World;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How often a report is asked for.
+const EVERY: Duration = Duration::from_millis(200);
+
+/// Asks for reports until clients are to end: each in time, and what is lost by it.
+pub fn watch(world: &World) {
+    let mut in_sync = BTreeSet::new();
+    while !world.weather.is_over() {
+        let begun = Instant::now();
+        let status = world.machine.status(world.weather);
+        let overdue = world.weather.overdue_report(begun);
+        match status {
+            Ok(status) => {
+                if let Some(waited) = overdue {
+                    let waited = waited.as_secs_f64();
+                    world
+                        .found
+                        .violation(format!("a report takes {waited:.1} s"));
+                }
+                world.found.status(begun.elapsed());
+                world.standing.look(&status);
+                lost(world, &status);
+                lost_members(world, &status, &mut in_sync);
+            }
+            Err(_) if world.weather.is_ending() => return,
+            Err(error) => world.found.violation(format!("no report: {error}")),
+        }
+        sleep(EVERY);
+    }
+}
+
+fn lost(world: &World, status: &Value) {
+    for pool in list(status, "pools") {
+        for device in list(pool, "devices") {
+            let name = device["name"].as_str().unwrap_or_default();
+            let state = device["state"].as_str().unwrap_or_default();
+            if !["online", "leaving"].contains(&state)
+                && world.found.lose(name, vec![name.to_owned()])
+            {
+                world.found.happens(format!("{name} is {state}"));
+            }
+        }
+    }
+    for volume in list(status, "volumes") {
+        let copies = volume["write_back"]["copies"].as_u64();
+        if copies.is_some_and(|copies| copies < 2)
+            && world.found.lose("log", LOGS.map(str::to_owned).to_vec())
+        {
+            world.found.happens("a copy of the log is lost".into());
+        }
+    }
+}
+
+/// Members that were in sync when last seen, and are lost.
+fn lost_members(world: &World, status: &Value, in_sync: &mut BTreeSet<String>) {
+    for array in list(status, "arrays") {
+        let array_name = array["name"].as_str().unwrap_or_default();
+        if array["state"] == "failed" && world.found.lose(array_name, vec![array_name.to_owned()]) {
+            world.found.happens(format!("{array} has failed"));
+        }
+        for member in list(array, "members") {
+            let Some(name) = member["device"].as_str() else {
+                continue;
+            };
+            if member["state"] == "in sync" {
+                in_sync.insert(name.to_owned());
+                continue;
+            }
+            let text = format!("array {array_name}: member {}", member["role"]);
+            if in_sync.remove(name) && world.found.lose(name, vec![text]) {
+                world
+                    .found
+                    .happens(format!("{name} is {}", member["state"]));
+            }
+        }
+    }
+}
