@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 /// What may become of them.
-pub const CLASSES: [&str; 10] = [
+pub const CLASSES: [&str; 13] = [
     "a device of a pool comes back blank",
     "a device of a pool comes back as it was",
     "a copy of the log comes back blank",
@@ -20,6 +20,9 @@ pub const CLASSES: [&str; 10] = [
     "members of two arrays are exchanged",
     "the state is emptied",
     "write-back is configured again",
+    "a device of a pool comes back cut short",
+    "a copy of the log comes back cut short",
+    "a member comes back cut short",
 ];
 
 impl World<'_> {
@@ -34,21 +37,27 @@ impl World<'_> {
     /// Has a few things happen.
     pub fn fates(&self, rng: &mut Rng) -> io::Result<()> {
         self.exports.iter().try_for_each(|export| export.flush())?;
+        self.restore_sizes()?;
         let pool = one(rng, &self.plan.pool_devices());
         for _ in 0..rng.usize(..3) {
             let (array, victim) = match rng.choice(&self.plan.arrays) {
                 Some(array) => (Some(array), self.standing.victim(array.name)),
                 None => (None, None),
             };
-            match rng.u8(..10) {
+            let number = match rng.u8(..13) {
+                10 | 12 if !self.standing.is_settled() => continue,
+                11 if self.standing.is_detached() => continue,
+                number => number,
+            };
+            match number {
                 0 => self.come_back(rng, CLASSES[0], pool)?,
-                1 => self.come_back(rng, CLASSES[1], pool)?,
-                n @ 2..4 if self.standing.log_may_fail() => {
+                n @ (1 | 10) => self.come_back(rng, CLASSES[n as usize], pool)?,
+                n @ (2 | 3 | 11) if self.standing.log_may_fail() => {
                     let log = LOGS[self.standing.log()];
                     self.standing.strike(log);
                     self.come_back(rng, CLASSES[n as usize], log)?;
                 }
-                n @ 4..6 => {
+                n @ (4 | 5 | 12) => {
                     if let (Some(array), Some(victim)) = (array, victim) {
                         self.standing.treat(array.name);
                         self.come_back(rng, CLASSES[n as usize], &victim)?;
@@ -74,16 +83,45 @@ impl World<'_> {
         self.found.met(class);
     }
 
-    /// The device comes back blank, or as it was some lives ago; or its image is taken for that.
+    /// What a device held before it was cut short.
+    fn whole(&self, name: &str) -> PathBuf {
+        self.machine.folder.join(format!("{name}.whole"))
+    }
+
+    fn length(&self, name: &str) -> u64 {
+        self.plan.device(name).map_or(0, |device| device.mib << 20)
+    }
+
+    /// What was cut short has its size again, and what was there.
+    pub fn restore_sizes(&self) -> io::Result<()> {
+        for device in &self.plan.devices {
+            let file = File::options().write(true).open(self.file(&device.name))?;
+            let length = file.metadata()?.len();
+            if length < self.length(&device.name) {
+                let whole = fs::read(self.whole(&device.name))?;
+                file.write_all_at(&whole[length as usize..], length)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The device comes back blank, cut short, or as it was some lives ago; or its image is taken for
+    /// that.
     fn come_back(&self, rng: &mut Rng, class: &str, name: &str) -> io::Result<()> {
         let (file, image) = (self.file(name), self.image(name));
-        if class.ends_with("blank") {
+        let length = self.length(name);
+        let cut = class.ends_with("cut short");
+        if cut && self.file(name).metadata()?.len() == length {
+            fs::copy(&file, self.whole(name))?;
+        }
+        if cut || class.ends_with("blank") {
             self.meet(class, name);
             self.found.blame(name);
             let file = File::options().write(true).open(file)?;
-            let bytes = file.metadata()?.len();
-            file.set_len(0)?;
-            return file.set_len(bytes);
+            return match cut {
+                true => file.set_len(rng.u64(..length / 4096) * 4096),
+                false => file.set_len(0).and_then(|()| file.set_len(length)),
+            };
         }
         if !image.exists() || rng.u8(..3) == 0 {
             return fs::copy(file, image).map(drop);

@@ -132,8 +132,12 @@ impl Fault {
                 _ => all,
             },
         };
-        // A member is lost only after its detection.
-        let longest = if target == Target::Member { 9000 } else { 4000 };
+        // A member that is silent is lost only after its detection.
+        let longest = match (target, rng.u8(..3)) {
+            (Target::Member, 0) => 9000,
+            (_, 0) => 4000,
+            _ => 1200,
+        };
         Fault {
             target,
             name,

@@ -3,6 +3,8 @@
 use crate::weather::Weather;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Write;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -48,8 +50,8 @@ struct Inner {
     heard: bool,
 }
 
-/// What has been found, by many threads.
-pub struct Found(Mutex<Inner>);
+/// What has been found, by many threads, and a file that has all that happens, of all lives.
+pub struct Found(Mutex<Inner>, File);
 
 /// What storms came to.
 #[derive(Default, Serialize)]
@@ -110,9 +112,9 @@ impl Report {
 }
 
 impl Found {
-    /// Nothing yet.
-    pub fn new() -> Found {
-        Found(Mutex::new(Inner {
+    /// Nothing yet; what happens goes to this file.
+    pub fn new(log: File) -> Found {
+        let inner = Mutex::new(Inner {
             began: Instant::now(),
             met: BTreeMap::new(),
             wrong: Vec::new(),
@@ -124,7 +126,8 @@ impl Found {
             blamed: BTreeSet::new(),
             origins_failed: BTreeSet::new(),
             heard: true,
-        }))
+        });
+        Found(inner, log)
     }
 
     fn inner(&self) -> std::sync::MutexGuard<'_, Inner> {
@@ -140,7 +143,10 @@ impl Found {
     pub fn happens(&self, what: String) {
         let mut inner = self.inner();
         let at = inner.began.elapsed().as_secs_f64();
-        inner.happened.push(format!("{at:.3} s: {what}"));
+        let line = format!("{at:.3} s: {what}");
+        // It is there for people alone.
+        let _ = writeln!(&self.1, "{line}");
+        inner.happened.push(line);
     }
 
     /// Something was wrong.
@@ -217,6 +223,7 @@ impl Found {
     /// Another life begins.
     pub fn next_life(&self) {
         let mut inner = self.inner();
+        let _ = writeln!(&self.1, "another life");
         inner.began = Instant::now();
         inner.happened.clear();
         inner.lost.clear();

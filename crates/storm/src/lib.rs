@@ -191,7 +191,8 @@ fn storm(request: &Request, seed: u64, report: &mut Report) -> Result<String, St
     let mut parts = parts(&plan);
     let made = prepare(&machine, &plan, &mut parts);
     let (mounted, exports, bystanders) = made.map_err(|error| in_folder(&folder, &error))?;
-    let (weather, found) = (Weather::new(plan.volumes.len()), Found::new());
+    let log = File::create(folder.join("storm.log")).map_err(|error| in_folder(&folder, &error))?;
+    let (weather, found) = (Weather::new(plan.volumes.len()), Found::new(log));
     let world = World {
         machine: &machine,
         plan: &plan,

@@ -208,6 +208,7 @@ impl World<'_> {
 
     /// Gives arrays back what they lack until they are whole.
     pub fn make_whole(&self) -> Result<(), String> {
+        self.restore_sizes().map_err(|error| error.to_string())?;
         let begun = Instant::now();
         loop {
             let status = self.machine.status(self.weather);

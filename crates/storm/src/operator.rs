@@ -156,6 +156,7 @@ fn detach(world: &World, rng: &mut Rng) -> bool {
     let mode = one(rng, &["write-through", "pass-through"]);
     let request = json!({"request": "set-mode", "volume": volume, "mode": mode});
     let was = world.standing.is_detached();
+    world.standing.detach();
     let done = change(world, &request);
     if !was {
         let end = if done { "done" } else { "refused" };

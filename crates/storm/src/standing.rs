@@ -19,8 +19,10 @@ struct Inner {
     /// Whether both copies of the log took part when last seen, and none was at fault since.
     log_whole: bool,
     log_may_fail: bool,
-    /// Whether the volume that is written back has left that.
+    /// Whether the volume that is written back has left that, or may have, or has not begun.
     detached: bool,
+    /// Whether a daemon has served all.
+    settled: bool,
     /// Arrays that were given something to start without.
     treated: Vec<&'static str>,
 }
@@ -42,7 +44,8 @@ impl Standing {
             log: 0,
             log_whole: true,
             log_may_fail: true,
-            detached: false,
+            detached: true,
+            settled: false,
             treated: Vec::new(),
         }))
     }
@@ -90,6 +93,16 @@ impl Standing {
         self.inner().detached
     }
 
+    /// What is written back may have left that.
+    pub fn detach(&self) {
+        self.inner().detached = true;
+    }
+
+    /// Whether every device has been used, so that one that is cut short is known to be.
+    pub fn is_settled(&self) -> bool {
+        self.inner().settled
+    }
+
     /// A device is at fault.
     pub fn strike(&self, device: &str) {
         if LOGS.contains(&device) {
@@ -120,6 +133,7 @@ impl Standing {
             .find(|volume| volume["name"] == plan.volumes[BACK].name);
         let copies = back.map_or(Some(0), |back| back["write_back"]["copies"].as_u64());
         inner.detached = copies.is_none();
+        inner.settled = true;
         if copies.is_none_or(|copies| copies == 2) {
             inner.log_whole = true;
             inner.log = rng.usize(..2);
