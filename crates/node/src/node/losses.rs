@@ -8,7 +8,7 @@ use crate::place::Role;
 use crate::platform::Platform;
 use block::Nanos;
 use cache::DeviceState;
-use control::config::{Bytes, Name};
+use control::config::Bytes;
 use std::rc::Rc;
 
 /// How often it is looked.
