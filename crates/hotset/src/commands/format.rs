@@ -2,6 +2,9 @@
 
 use super::inspect::{Image, superblock_of};
 use crate::Failure;
+use control::check::roles;
+use control::config::Name;
+use control::place::Place;
 use layout::array::SUPERBLOCKS;
 use layout::{
     BLOCK_BYTES, BLOCK_SECTORS, COMMIT_BLOCKS, JournalCommit, JournalSuperblock, LOG_SUPERBLOCKS,
@@ -77,7 +80,35 @@ fn trim(image: &Image) {
     }
 }
 
-pub fn run(path: &Path, yes: bool, rewind: bool) -> Result<(), Failure> {
+/// Refuses a device that the configuration in `file` uses for anything but a pool.
+fn check_role(file: &Path, path: &Path) -> Result<(), Failure> {
+    let config = crate::configuration::read_alone(file)?;
+    let here = Place::at(path);
+    let at = |device: &Name| {
+        let mut devices = config.devices.iter();
+        devices.any(|d| d.name.value == *device && Place::of(d).overlaps(&here))
+    };
+    let of_pool = |device: &Name| {
+        let mut pools = config.pools.iter();
+        pools.any(|pool| pool.devices.value.contains(device))
+    };
+    let all = roles(&config);
+    let mut others = all.iter().filter(|role| !of_pool(role.device));
+    match others.find(|role| at(role.device)) {
+        None => Ok(()),
+        Some(role) => Err(Failure::Runtime(format!(
+            "{}: it is device {}, which {} uses; take it out of the configuration first",
+            path.display(),
+            role.device,
+            role.by
+        ))),
+    }
+}
+
+pub fn run(path: &Path, config: Option<&Path>, yes: bool, rewind: bool) -> Result<(), Failure> {
+    if let Some(config) = config {
+        check_role(config, path)?;
+    }
     let image = Image::open(path, true)?;
     if let Some(log) = log_of(&image).filter(|log| log.owes && !rewind) {
         return Err(Failure::Runtime(format!(

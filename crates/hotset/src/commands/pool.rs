@@ -75,6 +75,9 @@ pub enum Pool {
     Format {
         /// The path of the file or block device
         device: PathBuf,
+        /// A configuration: what it uses for anything but a pool is refused
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
         /// Do so although it holds something
         #[arg(long)]
         yes: bool,
@@ -122,9 +125,10 @@ pub fn run(command: Pool) -> Result<(), Failure> {
         } => return super::inspect::run(&device, lines, json),
         Pool::Format {
             device,
+            config,
             yes,
             rewind,
-        } => return super::format::run(&device, yes, rewind),
+        } => return super::format::run(&device, config.as_deref(), yes, rewind),
         Pool::Recover {
             config,
             volume,

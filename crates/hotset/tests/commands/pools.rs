@@ -177,3 +177,33 @@ fn a_device_that_leaves_its_pool_or_is_formatted_is_trimmed() {
         .arg(place.path("pool")));
     assert_eq!(kept(), 0);
 }
+
+/// Nothing is written to what the configuration has another use for.
+#[test]
+fn a_device_that_has_another_role_is_not_formatted() {
+    let place = nothing();
+    let parts = r#"
+[[device]]
+name = "slow"
+path = "$/origin"
+[[device]]
+name = "fast"
+path = "$/ssd0"
+[[pool]]
+name = "cache"
+devices = ["fast"]
+[[volume]]
+name = "vol"
+origin = "slow"
+pool = "cache"
+"#;
+    let config = place.config(&format!("{NOTHING}{parts}"));
+    let format = |file: &str| {
+        let (file, config) = (place.text(file), config.display());
+        place.command(&format!("pool format {file} --config {config}"))
+    };
+    let uses = ["it is device slow, which volume vol uses"];
+    refused(&mut format("origin"), 1, &uses);
+    run(&mut format("ssd0"));
+    run(&mut format("ssd1"));
+}
