@@ -98,7 +98,7 @@ pub(crate) struct Member {
     /// Bytes that no flush has covered.
     unflushed: Cell<u64>,
     losses: Losses,
-    /// Those that a flush came after.
+    /// Those that a flush which succeeded came after.
     losses_met: Cell<u64>,
 }
 
@@ -184,8 +184,9 @@ impl Member {
     }
 
     /// One that may have forgotten writes is left behind before what it holds is used, unless
-    /// no other has that.
+    /// no other has that. Nor is it used if a flush found that out while this was read.
     fn check_losses(&self) -> IoResult {
+        self.check_here()?;
         if (self.losses)() == self.losses_met.get() {
             return Ok(());
         }
@@ -339,11 +340,12 @@ impl Member {
         let (bytes, losses) = (self.unflushed.get(), (self.losses)());
         let result = self.within(bytes, self.device.flush()).await;
         let result = result.and_then(|result| result);
-        self.losses_met.set(losses);
         match result {
-            Ok(()) => self
-                .unflushed
-                .set(self.unflushed.get().saturating_sub(bytes)),
+            Ok(()) => {
+                let left = self.unflushed.get().saturating_sub(bytes);
+                self.unflushed.set(left);
+                self.losses_met.set(losses);
+            }
             Err(_) => self.count(|c| c.write_errors += 1),
         }
         result

@@ -42,8 +42,8 @@ pub(super) fn add_to(scenario: &mut Scenario) {
             // What hangs is lost without being unplugged; two lost at once are one too many.
             scenario.losses = false;
         }
-        Trouble::Replaces => {
-            scenario.extra = 1;
+        Trouble::Replaces | Trouble::Forgets => {
+            scenario.extra = usize::from(trouble == Trouble::Replaces);
             scenario.latent = rng.chance(0.5);
             scenario.losses &= !scenario.latent;
         }
@@ -76,11 +76,6 @@ pub(super) fn add_to(scenario: &mut Scenario) {
             scenario.clients = rng.between(12, 40);
             scenario.operations = rng.between(20, 40);
         }
-        Trouble::Forgets => {
-            scenario.latent = rng.chance(0.5);
-            scenario.losses &= !scenario.latent;
-        }
-        Trouble::Images => scenario.lives = scenario.lives.max(2),
         Trouble::Pauses => {
             scenario.timeout = Some(Nanos::from_millis(rng.between(50, 200)));
             scenario.losses = false;

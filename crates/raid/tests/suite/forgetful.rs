@@ -2,7 +2,9 @@
 //! that is up again.
 
 use crate::common::{Bench, all_hold, drive, options, refused, run, spoil};
+use crate::faulty::{Op, slow};
 use block::{Device, Extent, Kind, Lba, Sectors};
+use futures_util::future::{join, join_all};
 use raid::{Array, Candidate, Level};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -133,4 +135,36 @@ fn the_only_member_serves_until_the_next_flush_fails() {
         array.flush().await.unwrap();
         all_hold(&bench, &array, 64, 3).await;
     });
+}
+
+/// A read that was under way when a flush found out says nothing of what the member should hold.
+#[test]
+fn what_was_being_read_as_a_flush_found_out_is_not_used() {
+    for seed in 0..10 {
+        run(seed, 1, &[8; 2], async |bench| {
+            made(&bench, Level::Raid1, 2).await;
+            let held = Rc::new(Cell::new(false));
+            let holds = held.clone();
+            let waits = move |op| holds.get() && matches!(op, Op::Read(_));
+            let (server, first) = Server::of(&bench, 0);
+            let first = Candidate {
+                device: slow(&bench, 0, waits, |_| false).device,
+                ..first
+            };
+            let all = vec![first, bench.candidate(1)];
+            let array = bench.assemble_with(all, options()).await.unwrap();
+            bench.settled(&array).await;
+            bench.write(&array, 0, 64, 2).await.unwrap();
+            held.set(true);
+            let finds_out = async {
+                server.restart(&bench).await;
+                array.flush().await.unwrap();
+                held.set(false);
+            };
+            // They take turns.
+            let reads = [0, 8].map(|at| bench.holds(&array, at, 8, 2));
+            let (right, ()) = join(join_all(reads), finds_out).await;
+            assert_eq!(right, [true; 2]);
+        });
+    }
 }
