@@ -3,12 +3,12 @@
 use super::client::{self, CLIENTS, Mood};
 use super::harm::Damage;
 use super::{Class, LOGS, Outside, VOLUME};
-use block::{Extent, Kind, Lba, Nanos, Sectors};
+use block::{Env, Extent, Kind, Lba, Nanos, Sectors};
 use layout::{BLOCK_SECTORS, LOG_AREA};
 use node::{Event, Platform};
 use shard::Local;
 use sim::{Class as Fault, Effect, Ops, Plan, Rng, Rule, Sim, SimDriver, When};
-use simnode::{Direct, Running, SimPlatform};
+use simnode::{Client, Direct, Running, SimPlatform};
 use std::rc::Rc;
 
 /// How long it may take until a device of the log takes part again.
@@ -147,36 +147,34 @@ pub(super) fn one(
     }
 }
 
+/// A node that runs.
+struct Living {
+    outside: Rc<Outside>,
+    env: Env,
+    node: Running,
+    course: Course,
+}
+
 async fn live(outside: Rc<Outside>, local: Local<SimDriver>, course: Course, mut rng: Rng) {
-    let (env, machine) = (local.env(), outside.machine.clone());
+    let env = local.env();
     env.timer.sleep(Nanos(1)).await;
     let frontend = Direct::new(env.clone());
-    let platform = SimPlatform::new(machine.clone(), local);
+    let platform = SimPlatform::new(outside.machine.clone(), local);
     let started = Running::start(&outside.config, platform.clone(), frontend.clone()).await;
     let node = match started {
         Ok(node) => node,
         Err(why) => return outside.violate(format!("life {}: {why}", course.number)),
     };
-    // A metadata write may have failed at the first attempt.
-    let mut attempts = 0;
-    let client = loop {
-        match frontend.client(VOLUME) {
-            Some(client) => break client,
-            None if attempts == 100 => {
-                let why = node.status().await.expect("a status is given").waiting;
-                let number = course.number;
-                return outside.violate(format!("life {number}: it is not served: {why:?}"));
-            }
-            None => env.timer.sleep(Nanos::from_millis(100)).await,
-        }
-        attempts += 1;
+    let living = Living {
+        outside: outside.clone(),
+        env: env.clone(),
+        node,
+        course,
     };
-    let copies = async || {
-        let status = node.status().await.expect("a status is given");
-        let log = status.volumes[0].write_back.as_ref();
-        log.expect("its log").copies
+    let Some(client) = living.client(&frontend).await else {
+        return;
     };
-    outside.direct.set(copies().await < 2);
+    outside.direct.set(living.copies().await < 2);
     client::read_back(&outside, &client).await;
     let client = Rc::new(client);
     for number in 0..CLIENTS {
@@ -187,44 +185,21 @@ async fn live(outside: Rc<Outside>, local: Local<SimDriver>, course: Course, mut
     }
     let span = rng.between(20_000_000, 900_000_000);
     env.timer.sleep(Nanos(span / 2)).await;
-    let whole = copies().await == 2;
     let images = outside.media.logs.each_ref().map(|log| Some(log.save()));
     outside.images.replace(images);
-    match course.strike {
-        Strike::Away(copy) if whole => {
-            outside.direct.set(true);
-            machine.pull(LOGS[copy]);
-            outside.meet(Class::Away);
-        }
-        Strike::Back(copy) if whole => {
-            outside.direct.set(true);
-            machine.pull(LOGS[copy]);
-            env.timer.sleep(Nanos(rng.below(2_000_000_000))).await;
-            machine.give_back(LOGS[copy]);
-            let end = env.timer.now() + BACK_MAX;
-            while copies().await < 2 && env.timer.now() < end && !outside.has_failed() {
-                env.timer.sleep(Nanos::from_millis(200)).await;
-            }
-            match copies().await {
-                2 => outside.meet(Class::Back),
-                _ => outside.violate(format!("{} is never taken back", LOGS[copy])),
-            }
-        }
-        Strike::Metadata(..) => outside.direct.set(true),
-        Strike::Pause(span) => machine.pause(span),
-        _ => {}
-    }
+    let whole = living.copies().await == 2;
+    living.strike(whole, &mut rng).await;
     env.timer.sleep(Nanos(span / 2)).await;
     if let Strike::Pause(span) = course.strike {
         outside.meet(Class::Paused);
-        if whole && copies().await < 2 {
+        if whole && living.copies().await < 2 {
             outside.violate(format!("a pause of {span} cost a copy"));
         }
     }
     match course.end {
         End::Kill => {}
         End::Cut => {
-            machine.cut_power();
+            outside.machine.cut_power();
             env.timer.sleep(Nanos::from_secs(1)).await;
         }
         End::Stop => {
@@ -233,7 +208,67 @@ async fn live(outside: Rc<Outside>, local: Local<SimDriver>, course: Course, mut
                 env.timer.sleep(Nanos::from_millis(1)).await;
             }
             drop(client);
-            stop(&outside, &node, &platform, course).await;
+            stop(&outside, &living.node, &platform, course).await;
+        }
+    }
+}
+
+impl Living {
+    /// A client, once the volume is served: a metadata write may fail at the first attempt.
+    async fn client(&self, frontend: &Direct) -> Option<Client> {
+        for _ in 0..100 {
+            if let Some(client) = frontend.client(VOLUME) {
+                return Some(client);
+            }
+            self.env.timer.sleep(Nanos::from_millis(100)).await;
+        }
+        let why = self.node.status().await.expect("a status is given").waiting;
+        let number = self.course.number;
+        self.outside
+            .violate(format!("life {number}: it is not served: {why:?}"));
+        None
+    }
+
+    async fn copies(&self) -> u32 {
+        let status = self.node.status().await.expect("a status is given");
+        let log = status.volumes[0].write_back.as_ref();
+        log.expect("its log").copies
+    }
+
+    async fn strike(&self, whole: bool, rng: &mut Rng) {
+        let (outside, machine) = (&self.outside, &self.outside.machine);
+        match self.course.strike {
+            Strike::Away(copy) if whole => {
+                outside.direct.set(true);
+                machine.pull(LOGS[copy]);
+                outside.meet(Class::Away);
+            }
+            Strike::Back(copy) if whole => {
+                outside.direct.set(true);
+                machine.pull(LOGS[copy]);
+                let away = Nanos(rng.below(2_000_000_000));
+                self.env.timer.sleep(away).await;
+                machine.give_back(LOGS[copy]);
+                self.taken_back(copy).await;
+            }
+            Strike::Metadata(..) => outside.direct.set(true),
+            Strike::Pause(span) => machine.pause(span),
+            _ => {}
+        }
+    }
+
+    /// A device of the log that is back takes part again.
+    async fn taken_back(&self, copy: usize) {
+        let timer = &self.env.timer;
+        let end = timer.now() + BACK_MAX;
+        while self.copies().await < 2 && timer.now() < end && !self.outside.has_failed() {
+            timer.sleep(Nanos::from_millis(200)).await;
+        }
+        match self.copies().await {
+            2 => self.outside.meet(Class::Back),
+            _ => self
+                .outside
+                .violate(format!("{} is never taken back", LOGS[copy])),
         }
     }
 }
