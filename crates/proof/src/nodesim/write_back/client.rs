@@ -1,6 +1,6 @@
 //! Clients of a write-back volume, and reading all of it back.
 
-use super::{Outside, SECTORS};
+use super::outside::{Outside, SECTORS};
 use crate::stamp::{self, ANYTHING, Value, ZERO};
 use block::{Env, Fua, IoResult, Nanos, SECTOR_BYTES};
 use sim::Rng;

@@ -7,8 +7,9 @@
 //!     an attempt was refused ⟹ it has written nothing
 
 use super::client;
-use super::{Class, LOGS, ORIGIN, Outside, SECTORS, VOLUME, values};
-use crate::nodesim::logged::recovered;
+use super::outside::{LOGS, ORIGIN, Outside, SECTORS, VOLUME, values};
+use super::report::Class;
+use crate::nodesim::logged::{LOG_MIB, recovered};
 use crate::writeback::History;
 use block::{Extent, Kind, Lba, Nanos, SECTOR_BYTES, Sectors};
 use cache::log::Cleaning;
@@ -21,7 +22,7 @@ use std::rc::Rc;
 
 /// How long an attempt may take.
 const SOON: Nanos = Nanos::from_secs(30);
-const BLOCKS: u64 = super::LOG_MIB << 8;
+const BLOCKS: u64 = LOG_MIB << 8;
 
 /// A damaged block of one copy.
 pub(super) struct Damage {
@@ -343,7 +344,7 @@ impl Harms {
             &media.origin,
         ];
         let look = || {
-            let sizes = [super::LOG_MIB, super::LOG_MIB, super::LOG_MIB, 1];
+            let sizes = [LOG_MIB, LOG_MIB, LOG_MIB, 1];
             let media = all.iter().zip(sizes);
             let media = media.map(|(medium, mib)| bytes(medium, Lba::ZERO, (mib as usize) << 20));
             media.collect::<Vec<_>>()

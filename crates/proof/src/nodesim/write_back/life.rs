@@ -2,7 +2,8 @@
 
 use super::client::{self, CLIENTS, Mood};
 use super::harm::Damage;
-use super::{Class, LOGS, Outside, VOLUME};
+use super::outside::{LOGS, Outside, VOLUME};
+use super::report::Class;
 use block::{Env, Extent, Kind, Lba, Nanos, Sectors};
 use layout::{BLOCK_SECTORS, LOG_AREA};
 use node::{Event, Platform};

@@ -1,0 +1,211 @@
+//! What outlives a node with a write-back volume: its machine, what its volume may hold, the report.
+
+use super::report::{Class, Report};
+use crate::nodesim::logged::{BUFFER_BYTES, LOG_MIB, configuration, disk};
+use crate::stamp::{self, Value};
+use crate::writeback::{History, replay_journal};
+use block::{Lba, Nanos, Pool, SECTOR_BYTES, Sectors};
+use cache::log::Cleaning;
+use control::check::check_alone;
+use control::config::Config;
+use layout::{BLOCK_BYTES, LOG_WITNESS_BYTES, LogSuperblock};
+use shard::Local;
+use sim::{Budget, Image, Medium, Outcome, Plan, Sim, SimDriver, World};
+use simnode::{Machine, run_alone};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+pub(super) const VOLUME: &str = "db";
+pub(super) const ORIGIN: &str = "/origin";
+pub(super) const LOGS: [&str; 2] = ["/log0", "/log1"];
+pub(super) const JOURNAL: &str = "/journal";
+pub(super) const MAX_LAG: Nanos = Nanos::from_millis(500);
+pub(super) const SECTORS: u64 = 2048;
+/// How long a life may last, or an attempt that is refused again and again.
+pub(super) const LIFE_MAX: Nanos = Nanos::from_secs(2000);
+
+/// The bytes of the devices.
+pub(super) struct Media {
+    pub(super) origin: Medium,
+    pub(super) logs: [Medium; 2],
+    pub(super) journal: Medium,
+    pub(super) witness: Medium,
+}
+
+/// What outlives a node.
+pub(super) struct Outside {
+    pub(super) seed: u64,
+    pub(super) cleaning: Cleaning,
+    pub(super) config: Rc<Config>,
+    pub(super) machine: Rc<Machine>,
+    pub(super) media: Media,
+    pub(super) history: RefCell<History>,
+    pub(super) version: Cell<Value>,
+    /// The origin has answered writes in this life.
+    pub(super) direct: Cell<bool>,
+    /// Clients are to end.
+    pub(super) over: Cell<bool>,
+    /// The last life ended with the power.
+    pub(super) was_cut: Cell<bool>,
+    /// A metadata write of the last life failed, and may have landed in part.
+    pub(super) was_torn: Cell<bool>,
+    /// The devices of the log in the middle of the last life.
+    pub(super) images: RefCell<[Option<Image>; 2]>,
+    pub(super) report: RefCell<Report>,
+}
+
+impl Outside {
+    pub(super) fn meet(&self, class: Class) {
+        self.report.borrow_mut().meet(class);
+    }
+
+    pub(super) fn violate(&self, what: String) {
+        self.report.borrow_mut().violate(what);
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.report.borrow().violation.is_some()
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over.get() || self.has_failed()
+    }
+
+    /// What the log is known by, as the file beside it says.
+    pub(super) fn known(&self) -> Option<LogSuperblock> {
+        let mut bytes = vec![0; LOG_WITNESS_BYTES as usize];
+        self.media.witness.latest(Lba::ZERO, &mut bytes);
+        let (first, second) = bytes.split_at(BLOCK_BYTES);
+        LogSuperblock::newest([Some(first), Some(second)]).ok()
+    }
+
+    /// Whether both copies count.
+    pub(super) fn has_both(&self) -> bool {
+        self.known().is_some_and(|known| known.mask == [true; 2])
+    }
+
+    pub(super) fn image(&self, durable: bool) -> Vec<u8> {
+        let mut bytes = vec![0; (SECTORS * SECTOR_BYTES) as usize];
+        match durable {
+            true => self.media.origin.durable(Lba::ZERO, &mut bytes),
+            false => self.media.origin.latest(Lba::ZERO, &mut bytes),
+        }
+        bytes
+    }
+
+    /// Whether the origin lacks something that was acknowledged.
+    pub(super) fn is_dirty(&self) -> bool {
+        let judged = self
+            .history
+            .borrow()
+            .judge_apart(&values(&self.image(false)));
+        judged.is_ok_and(|earlier| earlier.missing_since.is_some())
+    }
+
+    /// The origin alone is an earlier state, or each sector of it is, also after a power cut
+    /// of its own; where it has a journal, once that is replayed.
+    pub(super) fn judge(&self) {
+        for durable in [false, true] {
+            let bytes = self.image(durable);
+            if self.cleaning != Cleaning::Journaled {
+                self.judge_image(&bytes, durable);
+                continue;
+            }
+            for of_journal in [false, true] {
+                let mut bytes = bytes.clone();
+                let (sectors, memory) = (Sectors::from_mib(LOG_MIB), Pool::new(2 << 20));
+                let journal = &self.media.journal;
+                match replay_journal(journal, sectors, of_journal, None, &memory, &mut bytes) {
+                    Ok(true) => self.meet(Class::Replayed),
+                    Ok(false) => {}
+                    Err(what) => self.violate(what),
+                }
+                self.judge_image(&bytes, durable);
+            }
+        }
+    }
+
+    pub(super) fn judge_image(&self, bytes: &[u8], durable: bool) {
+        let image = values(bytes);
+        let judged = match self.cleaning {
+            Cleaning::Ordered | Cleaning::Journaled => self.history.borrow().judge(&image),
+            Cleaning::Coalesced => self.history.borrow().judge_apart(&image),
+        };
+        match judged {
+            Err(what) => self.violate(format!("the origin alone (durable: {durable}): {what}")),
+            Ok(earlier) if earlier.lag() > MAX_LAG && !(durable && self.direct.get()) => {
+                self.violate(format!("the origin alone lacks {}", earlier.lag()));
+            }
+            Ok(_) => {}
+        }
+    }
+
+    /// Runs a node, or more of the machine, to its end; `None` if the power went.
+    pub(super) fn boot<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        sim: &mut Sim,
+        plan: Plan,
+        work: impl FnOnce(Local<SimDriver>) -> F + 'static,
+    ) -> Option<T> {
+        sim.world_mut().set_plan(plan).expect("a sound plan");
+        let now = sim.world().now();
+        sim.set_budget(Budget {
+            time_max: now + LIFE_MAX,
+            ..Budget::default()
+        });
+        let (outcome, came) = run_alone(sim, work);
+        // What the dead node had in flight ends when the disks are taken over.
+        drop(sim.driver());
+        if !matches!(outcome, Outcome::Done | Outcome::PowerCut) {
+            self.violate(format!("it does not end: {outcome:?}"));
+        }
+        came
+    }
+}
+
+/// What each sector says.
+pub(super) fn values(bytes: &[u8]) -> Vec<Option<Value>> {
+    let sectors = bytes.chunks_exact(SECTOR_BYTES as usize).zip(0..);
+    sectors.map(|(bytes, at)| stamp::read(bytes, at)).collect()
+}
+
+/// The machine of the case of `seed`, whose devices are blank.
+pub(super) fn new(seed: u64, cleaning: Cleaning) -> (Rc<Outside>, Sim) {
+    let limits = "max_lag = \"500ms\"\ndirty_max = \"1MiB\"";
+    let text = configuration("origin", cleaning, limits);
+    let config = Rc::new(check_alone(&text[..], &[]).expect("a sound configuration"));
+    let mut world = World::new(seed);
+    let machine = Machine::new(&mut world, &config, |device| {
+        let (mib, micros) = match device.name.as_str() {
+            "origin" => (1, 3000),
+            "ssd" => (4, 100),
+            _ => (LOG_MIB, 100),
+        };
+        Ok(disk(device.name.as_str(), mib, micros))
+    });
+    let machine = machine.expect("a sound world");
+    let of = |target| world.medium(target).expect("it keeps its bytes");
+    let media = Media {
+        origin: of(machine.target(ORIGIN)),
+        logs: LOGS.map(|log| of(machine.target(log))),
+        journal: of(machine.target(JOURNAL)),
+        witness: of(machine.log_witness(VOLUME)),
+    };
+    let outside = Outside {
+        seed,
+        cleaning,
+        config,
+        machine,
+        media,
+        history: RefCell::new(History::new(SECTORS as usize)),
+        version: Cell::new(0),
+        direct: Cell::new(false),
+        over: Cell::new(false),
+        was_cut: Cell::new(false),
+        was_torn: Cell::new(false),
+        images: RefCell::default(),
+        report: RefCell::default(),
+    };
+    let sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
+    (Rc::new(outside), sim)
+}
