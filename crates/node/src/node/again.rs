@@ -102,6 +102,10 @@ impl<P: Platform> Node<P> {
         };
         for device in devices {
             self.open_log_device(device).await?;
+            let (leaf, _) = self.devices.leaf_of(device)?;
+            let timer = self.env().timer;
+            let flushed = Deadline::new(&timer, END_MAX).bound(leaf.flush()).await;
+            flushed.ok_or("it does not answer")?.map_err(refusal)?;
         }
         let found = self.find_again(name, served, &log).await?;
         let mut absent = found.found.absent.iter();
@@ -172,7 +176,8 @@ impl<P: Platform> Node<P> {
         };
         let held = Deadline::new(&timer, END_MAX).bound(ending).await;
         let _held = held.ok_or("what goes on has not ended")?;
-        if log.engine().is_stuck() {
+        let is_stuck = log.engine().is_stuck();
+        if is_stuck {
             for device in log.devices() {
                 // Of one that stays away it is found that it does not answer.
                 let _ = self.devices.reopen_place(device, OPEN_MAX).await;
@@ -191,9 +196,9 @@ impl<P: Platform> Node<P> {
             again.engine().watcher().watch(record).await;
         }
         again.begin().await.map_err(refusal)?;
-        absent
-            .into_iter()
-            .for_each(|event| self.platform.event(event));
+        // Else it was reported as it was lost.
+        let absent = absent.into_iter().filter(|_| is_stuck);
+        absent.for_each(|event| self.platform.event(event));
         fronted.exchange_log(again);
         Ok(())
     }
