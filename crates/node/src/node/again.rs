@@ -4,7 +4,7 @@
 //!
 //! Invariants:
 //!     a log is opened again ⟹ no change is under way, and the engine before has ended
-//!     it serves ⟹ it was opened as at a start
+//!     it serves ⟹ it was opened as at a start, and the origin was flushed before
 //!     a log that serves by one device is opened again ⟹ nothing is dirty, and the other was
 //!                                                       found fit before
 
@@ -176,6 +176,12 @@ impl<P: Platform> Node<P> {
         };
         let held = Deadline::new(&timer, END_MAX).bound(ending).await;
         let _held = held.ok_or("what goes on has not ended")?;
+        // What the origin has answered by itself is no log's to flush from now on.
+        let flushed = fronted.cached().flush();
+        let flushed = Deadline::new(&timer, END_MAX).bound(flushed).await;
+        flushed
+            .ok_or("its origin does not answer")?
+            .map_err(refusal)?;
         let is_stuck = log.engine().is_stuck();
         if is_stuck {
             for device in log.devices() {
