@@ -11,7 +11,7 @@ mod wear;
 
 use crate::configuration::read_again;
 use block::{BoxDevice, Deadline, IoError, IoResult, Kind, Nanos, TargetId};
-use claim::{Behind, Claim};
+use claim::{Behind, Claim, OPEN_MAX};
 use control::address::NbdUri;
 use control::client::Client;
 use control::config::{self, Config, Name};
@@ -26,8 +26,6 @@ use std::path::Path;
 use std::rc::Rc;
 use uring::{DiskOptions, Uring, UringDriver};
 
-/// How long a file or block device may take to be opened.
-const OPEN_MAX: Nanos = Nanos::from_secs(10);
 /// How long it may take to say where it is.
 const PLACE_MAX: Nanos = Nanos::from_secs(2);
 /// How long files of the configuration may take to be read, or written.

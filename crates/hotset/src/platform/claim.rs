@@ -14,7 +14,7 @@
 //! A loop device has a lock of its own, and its file has another: the bytes that the device
 //! shows are locked too ([`Behind`]), so that the file is not a second device.
 
-use block::{IoError, IoResult, Kind, Timer};
+use block::{IoError, IoResult, Kind, Nanos, Timer};
 use control::address::NbdUri;
 use control::place::Place;
 use node::{CLAIM_ATTEMPTS, CLAIM_PAUSE};
@@ -22,6 +22,9 @@ use std::fs::{self, DirBuilder, File, TryLockError};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+/// How long a file or block device may take to be opened.
+pub const OPEN_MAX: Nanos = Nanos::from_secs(10);
 
 /// What `claim` comes to, which is tried again while another is `Busy` with it.
 /// Blocks the thread meanwhile.

@@ -4,8 +4,7 @@
 //! the pool when its volumes were last written, whatever becomes of the devices. So does
 //! one beside the log of each write-back volume.
 
-use super::OPEN_MAX;
-use super::claim::once_left;
+use super::claim::{OPEN_MAX, once_left};
 use super::ublk::stack::refuse_own;
 use block::{Deadline, IoError, IoResult, Kind, TargetId, Timer};
 use layout::{
