@@ -31,6 +31,8 @@ const REQUEST_MAGIC: u32 = 0x2560_9513;
 const REPLY_MAGIC: u32 = 0x6744_6698;
 const FUA: u16 = 1;
 const SECTOR: usize = 512;
+/// The longest write that is forgotten.
+const CACHED_MAX: usize = 1 << 20;
 /// How often it is looked for clients.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -328,7 +330,17 @@ impl Server {
         if !asked.offset.is_multiple_of(SECTOR as u64) || !bytes.len().is_multiple_of(SECTOR) {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
-        for (sector, chunk) in (asked.offset / SECTOR as u64..).zip(bytes.chunks_exact(SECTOR)) {
+        let first = asked.offset / SECTOR as u64;
+        if bytes.len() > CACHED_MAX {
+            // Too much to remember; a server may write sooner than it has to.
+            let end = first + (bytes.len() / SECTOR) as u64;
+            state
+                .cache
+                .retain(|sector, _| !(first..end).contains(sector));
+            self.file.write_all_at(&bytes, asked.offset)?;
+            return Ok(Vec::new());
+        }
+        for (sector, chunk) in (first..).zip(bytes.chunks_exact(SECTOR)) {
             let chunk = chunk.try_into().expect("a sector");
             state.cache.insert(sector, chunk);
         }

@@ -296,7 +296,11 @@ impl World<'_> {
             scope.spawn(|| watch(self));
             let mut rng = seeds();
             let out_of_service = self.happen(&process, &mut rng);
-            if killed {
+            if self.found.is_wrong() {
+                // Nobody waits for it any more.
+                self.weather.ending.store(true, SeqCst);
+                process.signal(libc::SIGKILL);
+            } else if killed {
                 self.kill(&mut process, &mut rng);
             }
             self.weather.over.store(true, SeqCst);
