@@ -162,13 +162,23 @@ fn a_device_that_leaves_its_pool_or_is_formatted_is_trimmed() {
     fs::write(place.path("origin"), origin).unwrap();
     let daemon = place.serve();
     let load = ["--rw=randread", "--bs=64k", "--size=48m", "--loops=2"];
-    crate::common::faultless(&crate::common::fio(&place, "load", &daemon.uri("vol"), &load));
+    crate::common::faultless(&crate::common::fio(
+        &place,
+        "load",
+        &daemon.uri("vol"),
+        &load,
+    ));
     let kept = || fs::metadata(place.path("pool")).unwrap().blocks() * 512;
     until("the pool to be filled", || kept() > 16 << 20);
     run(&mut place.command("pool remove-device fast pool"));
     assert!(kept() < 1 << 20, "{} bytes are left", kept());
     run(&mut place.command("pool add-device fast pool"));
-    crate::common::faultless(&crate::common::fio(&place, "again", &daemon.uri("vol"), &load));
+    crate::common::faultless(&crate::common::fio(
+        &place,
+        "again",
+        &daemon.uri("vol"),
+        &load,
+    ));
     until("the pool to be filled", || kept() > 16 << 20);
     daemon.stop();
     let mut format = hotset();
