@@ -146,6 +146,7 @@ fn rot(sim: &mut Sim, outside: &Outside, rng: &mut Rng) {
 pub(super) fn blank(outside: &Outside, unit: usize) {
     let metadata = vec![0; outside.data_at.get() as usize * 512];
     outside.media[unit].write(Lba::ZERO, &metadata);
+    outside.rotten.set(true);
 }
 
 /// Puts noise over one superblock of a unit, or over all of its first sectors.

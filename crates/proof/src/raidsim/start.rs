@@ -150,7 +150,7 @@ fn may_fail(outside: &Outside) -> bool {
         // A second member does not answer, or the only one that there is.
         Trouble::Hangs => needed || !outside.scenario.level.is_redundant(),
         Trouble::Spoils => !outside.sound.get(),
-        Trouble::Rots | Trouble::Reshapes => outside.is_mirror(),
+        Trouble::Rots | Trouble::Reshapes | Trouble::Images => outside.is_mirror(),
         // A record that was refused may be one that cannot be read.
         _ => outside.refusals.count.get() > 0 && needed,
     }
