@@ -93,7 +93,7 @@ fn illegible(geometry: &Geometry, block: &[u8]) -> IoError {
     let what = match version(block) {
         Some(version) if version != VERSION => format!(
             "its superblock is of array format version {version}, which this hotset does not read; \
-             copy what it holds with the hotset that made it, and make the array anew"
+             copy what it holds with the hotset that made it, and create the array again"
         ),
         _ => "its superblock is damaged".into(),
     };
