@@ -394,7 +394,7 @@ impl World<'_> {
                 "mode": mode});
             let request = json!({"request": "change", "change": change, "temporary": false});
             // It may be ending already.
-            let _ = self.machine.ask(&request, self.weather);
+            let _ = self.machine.send(&request);
             thread::sleep(Duration::from_millis(rng.u64(..20)));
             self.found.met("a kill within a change");
         }

@@ -166,6 +166,12 @@ impl Machine {
         })
     }
 
+    /// Asks it for something, and hears no answer.
+    pub fn send(&self, request: &Value) -> io::Result<()> {
+        let mut stream = UnixStream::connect(self.control())?;
+        stream.write_all(format!("{request}\n").as_bytes())
+    }
+
     /// What has come of a change that the configuration keeps.
     pub fn change(&self, change: &Value, weather: &Weather) -> io::Result<Value> {
         let begun = Instant::now();
