@@ -119,6 +119,9 @@ fn work_on_an_array_is_listed_and_cancelled() {
     let daemon = place.serve();
     assert!(run(&mut place.command("job list")).contains("nothing goes on"));
     let reads = load(&place, &["--rw=randread", "--bs=4k", "--rate_iops=200"]);
+    until("reads", || {
+        daemon.status()["nbd"]["requests"].as_u64() > Some(100)
+    });
 
     let scrub = started(&mut place.command("array scrub disk"));
     let listed = under_way(&daemon, "scrub:disk");
