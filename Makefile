@@ -84,6 +84,7 @@ soak:
 	cargo run --release --quiet -p hotset-lab -- flips --flips 10000
 	cargo run --release --quiet -p hotset-lab -- kill --rounds 200
 	cargo run --release --quiet -p hotset-lab -- storm --minutes 240 --threads 4 --json
+	cargo test --release --quiet -p hotset-lab --test storm -- --ignored
 	tools/install $(PACKAGES_STACK)
 	cargo run --release --quiet -p hotset-lab -- stack
 	cargo run --release --quiet -p hotset-lab -- stack --kills 200
