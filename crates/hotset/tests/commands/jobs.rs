@@ -37,8 +37,8 @@ origin = "disk"
 pool = "fast"
 "#;
 
-/// Clients that keep long work at its lowest rate, until dropped.
-fn load(place: &Place, options: &[&str]) -> Process {
+/// Clients that keep long work at its lowest rate from now on, until dropped.
+fn slow_reads(place: &Place, daemon: &Daemon<'_>) -> Process {
     let mut fio = Command::new("fio");
     fio.current_dir(place.dir.path()).args([
         "--name=load",
@@ -46,10 +46,17 @@ fn load(place: &Place, options: &[&str]) -> Process {
         "--thread",
         "--time_based",
         "--runtime=600",
+        "--rw=randread",
+        "--bs=4k",
+        "--rate_iops=200",
     ]);
-    fio.arg(format!("--uri={}", place.uri("vol"))).args(options);
+    fio.arg(format!("--uri={}", place.uri("vol")));
     let quiet = fio.stdout(Stdio::null()).stderr(Stdio::null());
-    Process(quiet.spawn().unwrap())
+    let clients = Process(quiet.spawn().unwrap());
+    until("requests", || {
+        daemon.status()["nbd"]["requests"].as_u64() > Some(100)
+    });
+    clients
 }
 
 fn job(daemon: &Daemon<'_>, name: &str) -> Option<Value> {
@@ -118,10 +125,7 @@ fn work_on_an_array_is_listed_and_cancelled() {
     run(create.arg(place.path("hotset.toml")));
     let daemon = place.serve();
     assert!(run(&mut place.command("job list")).contains("nothing goes on"));
-    let reads = load(&place, &["--rw=randread", "--bs=4k", "--rate_iops=200"]);
-    until("reads", || {
-        daemon.status()["nbd"]["requests"].as_u64() > Some(100)
-    });
+    let reads = slow_reads(&place, &daemon);
 
     let scrub = started(&mut place.command("array scrub disk"));
     let listed = under_way(&daemon, "scrub:disk");
