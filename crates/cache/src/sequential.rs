@@ -26,6 +26,13 @@ struct Stream {
     spared: bool,
 }
 
+impl Stream {
+    /// The bytes that it has moved, if it goes on at `start`.
+    fn before(&self, start: u64) -> Option<u32> {
+        (self.next == start && start != 0).then_some(self.bytes)
+    }
+}
+
 pub(crate) struct Sequential {
     streams: Box<[Stream; STREAMS]>,
     cutoff: Option<u64>,
@@ -47,31 +54,30 @@ impl Sequential {
     /// Whether a request would continue a stream past the cutoff.
     #[inline]
     pub(crate) fn would_continue(&self, start: u64) -> bool {
-        let entry = &self.streams[place(start)];
-        let is_next = entry.next == start && start != 0;
-        is_next
-            && self
-                .cutoff
-                .is_some_and(|cutoff| u64::from(entry.bytes) >= cutoff)
+        let reaches = |cutoff| {
+            let before = self.streams[place(start)].before(start);
+            before.is_some_and(|bytes| u64::from(bytes) >= cutoff)
+        };
+        self.cutoff.is_some_and(reaches)
     }
 
     /// Hears of a request; true if it continues a stream past the cutoff.
     #[inline]
     pub(crate) fn observe(&mut self, blocks: &Range<u64>) -> bool {
-        if self.cutoff.is_none() {
+        let Some(cutoff) = self.cutoff else {
             return false;
-        }
-        let continues = self.would_continue(blocks.start);
-        let entry = &mut self.streams[place(blocks.start)];
-        let before = if entry.next == blocks.start && blocks.start != 0 {
-            std::mem::take(entry).bytes
-        } else {
-            0
         };
+        let entry = &mut self.streams[place(blocks.start)];
+        let before = entry.before(blocks.start);
+        if before.is_some() {
+            *entry = Stream::default();
+        }
         let len = (blocks.end - blocks.start) * BLOCK_BYTES as u64;
         let stream = Stream {
             next: blocks.end,
-            bytes: before.saturating_add(u32::try_from(len).unwrap_or(u32::MAX)),
+            bytes: before
+                .unwrap_or(0)
+                .saturating_add(u32::try_from(len).unwrap_or(u32::MAX)),
             spared: false,
         };
         let entry = &mut self.streams[place(stream.next)];
@@ -80,7 +86,7 @@ impl Sequential {
         } else {
             *entry = stream;
         }
-        continues
+        before.is_some_and(|bytes| u64::from(bytes) >= cutoff)
     }
 }
 
