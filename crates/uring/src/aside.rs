@@ -26,15 +26,16 @@ pub(crate) fn begin<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<Aside<T>> {
-    let (aside, work) = prepare(work, |_| true);
+    let (aside, work) = prepare(work, false);
     Builder::new().name(name.into()).spawn(work)?;
     Ok(aside)
 }
 
-/// What waits for `work`, and what does it, if `is_wanted` then, by whether anybody waits.
+/// The future of `work`, and the call that does the work, unless that `may_lapse` and the future
+/// was dropped.
 fn prepare<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
-    is_wanted: impl FnOnce(bool) -> bool + Send + 'static,
+    may_lapse: bool,
 ) -> (Aside<T>, impl FnOnce() + Send + 'static) {
     let state = Arc::new(Mutex::new(State {
         output: None,
@@ -42,7 +43,7 @@ fn prepare<T: Send + 'static>(
     }));
     let weak = Arc::downgrade(&state);
     let work = move || {
-        if !is_wanted(weak.strong_count() > 0) {
+        if may_lapse && weak.strong_count() == 0 {
             return;
         }
         let output = work();
@@ -58,8 +59,8 @@ fn prepare<T: Send + 'static>(
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// A thread that does what it is given, the newest first, and leaves out what nobody waits for any
-/// more. It ends with the last clone.
+/// A thread that does the newest work first, and leaves out work whose future was dropped. It ends
+/// with the last clone.
 #[derive(Clone)]
 pub struct Worker(Arc<Handle>);
 
@@ -87,7 +88,7 @@ impl Worker {
 
     /// Does `work` there.
     pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
-        let (aside, work) = prepare(work, |waits| waits);
+        let (aside, work) = prepare(work, true);
         let queue = &self.0.0;
         if let Some(all) = &mut *queue.work.lock().expect("no panic under this lock") {
             all.push(Box::new(work));
