@@ -8,7 +8,7 @@ use crate::common::{
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 use testbed::attached::Attached;
 
@@ -354,24 +354,6 @@ fn lists(place: &Place) -> [String; 2] {
     })
 }
 
-/// A client that keeps the array in use.
-fn slow_reads(place: &Place) -> Process {
-    let mut fio = tool("fio", "fio");
-    fio.current_dir(place.dir.path()).args([
-        "--name=load",
-        "--ioengine=nbd",
-        "--thread",
-        "--time_based",
-        "--runtime=600",
-        "--rw=randread",
-        "--bs=4k",
-        "--rate_iops=200",
-    ]);
-    fio.arg(format!("--uri={}", place.uri("vol")));
-    let quiet = fio.stdout(Stdio::null()).stderr(Stdio::null());
-    Process(quiet.spawn().unwrap())
-}
-
 /// An exchange of a sound member that is cut short, in whatever way, leaves the old one; one
 /// that is done is in the file. A member that came so is found again like any other.
 #[test]
@@ -397,7 +379,7 @@ fn an_exchange_is_in_the_file_once_it_has_ended() {
             assert!(out[..VOLUME_BYTES] == bytes[..], "{level}");
         };
         for kill in [true, false] {
-            let reads = slow_reads(&place);
+            let reads = daemon.slow_reads();
             run(&mut place.command(&format!("array replace --yes disk a {uri}")));
             until("the copying", || {
                 let jobs = daemon.status()["jobs"].clone();

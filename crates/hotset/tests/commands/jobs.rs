@@ -2,9 +2,7 @@
 
 use crate::common::browser::Browser;
 use crate::common::site::Site;
-use crate::common::{
-    Daemon, Place, Process, all, copy_out, hotset, noise, refused, run, tool, until,
-};
+use crate::common::{Daemon, Place, all, copy_out, hotset, noise, refused, run, tool, until};
 use serde_json::Value;
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -36,28 +34,6 @@ name = "vol"
 origin = "disk"
 pool = "fast"
 "#;
-
-/// Clients that keep long work at its lowest rate from now on, until dropped.
-fn slow_reads(place: &Place, daemon: &Daemon<'_>) -> Process {
-    let mut fio = Command::new("fio");
-    fio.current_dir(place.dir.path()).args([
-        "--name=load",
-        "--ioengine=nbd",
-        "--thread",
-        "--time_based",
-        "--runtime=600",
-        "--rw=randread",
-        "--bs=4k",
-        "--rate_iops=200",
-    ]);
-    fio.arg(format!("--uri={}", place.uri("vol")));
-    let quiet = fio.stdout(Stdio::null()).stderr(Stdio::null());
-    let clients = Process(quiet.spawn().unwrap());
-    until("requests", || {
-        daemon.status()["nbd"]["requests"].as_u64() > Some(100)
-    });
-    clients
-}
 
 fn job(daemon: &Daemon<'_>, name: &str) -> Option<Value> {
     let jobs = daemon.status()["jobs"].as_array().unwrap().clone();
@@ -125,7 +101,7 @@ fn work_on_an_array_is_listed_and_cancelled() {
     run(create.arg(place.path("hotset.toml")));
     let daemon = place.serve();
     assert!(run(&mut place.command("job list")).contains("nothing goes on"));
-    let reads = slow_reads(&place, &daemon);
+    let reads = daemon.slow_reads();
 
     let scrub = started(&mut place.command("array scrub disk"));
     let listed = under_way(&daemon, "scrub:disk");

@@ -310,6 +310,29 @@ impl Daemon<'_> {
             .unwrap()
     }
 
+    /// Clients of the volume `vol` that keep long work at its lowest rate from now on, until
+    /// dropped.
+    pub fn slow_reads(&self) -> Process {
+        let mut fio = tool("fio", "fio");
+        fio.current_dir(self.place.dir.path()).args([
+            "--name=load",
+            "--ioengine=nbd",
+            "--thread",
+            "--time_based",
+            "--runtime=600",
+            "--rw=randread",
+            "--bs=4k",
+            "--rate_iops=200",
+        ]);
+        fio.arg(format!("--uri={}", self.uri("vol")));
+        let requests = || self.status()["nbd"]["requests"].as_u64().unwrap();
+        let before = requests();
+        let quiet = fio.stdout(Stdio::null()).stderr(Stdio::null());
+        let clients = Process(quiet.spawn().unwrap());
+        until("requests", || requests() > before + 100);
+        clients
+    }
+
     /// Ends it as systemd would; it must succeed. Returns what it has logged.
     pub fn stop(mut self) -> String {
         self.process.signal(libc::SIGTERM);
