@@ -200,14 +200,12 @@ impl<D: Driver> Log<D> {
 
     /// The devices of its copies that take no part.
     pub(crate) fn offline(&self) -> Vec<Name> {
+        let mut copies: Vec<Name> = self.0.devices.iter().take(2).cloned().collect();
         let online = self.0.engine.online().into_iter().zip(&self.0.copies);
-        let online = online.filter(|(online, _)| *online);
-        let online: Vec<_> = online.filter_map(|(_, name)| name.as_ref()).collect();
-        let copies = self.0.devices.iter().take(2);
+        for (_, name) in online.filter(|(online, _)| *online) {
+            copies.retain(|copy| Some(copy) != name.as_ref());
+        }
         copies
-            .filter(|name| !online.contains(name))
-            .cloned()
-            .collect()
     }
 
     /// Whether its journal was lost since it was opened.
