@@ -80,7 +80,8 @@ pub trait Platform: Clone + 'static {
     /// The pools that are remembered beside those called `ours`. `Err` if one cannot be read.
     async fn other_pools(&self, ours: &[&str]) -> IoResult<Vec<Remembered>>;
 
-    /// The file beside the log of a volume, made if it is missing, and for nobody else. Ends in time though its file system does not answer.
+    /// The file beside the log of a volume, made if it is missing, and for nobody else. Ends in
+    /// time though its file system does not answer.
     async fn log_witness(&self, volume: &Name) -> IoResult<(BoxDevice, Self::Hold)>;
 
     /// The files beside all logs. `Err` if one cannot be read.

@@ -25,7 +25,7 @@ pub type Losses = Rc<dyn Fn() -> u64>;
 pub struct Candidate {
     /// The device.
     pub device: BoxDevice,
-    /// What it fails with.
+    /// Its failure domain.
     pub domain: Arc<str>,
     /// How often it may have forgotten writes.
     pub losses: Losses,

@@ -41,7 +41,7 @@ pub struct Event {
     pub text: String,
 }
 
-/// What is so of each subject, and whether that is bad.
+/// The state of each subject, and whether that is bad.
 type Facts = BTreeMap<String, (String, bool)>;
 
 /// The events so far.
@@ -174,7 +174,7 @@ fn differences(before: &Facts, now: &Facts) -> Vec<Event> {
     events
 }
 
-/// What is so of each subject. What is bad of one is what the daemon lists as its troubles.
+/// The state of each subject. A state is bad ⟺ the daemon lists it as a trouble.
 fn facts(status: &Status) -> Facts {
     let mut facts = Facts::new();
     let mut add = |subject: String, text: String| facts.insert(subject, (text, false));

@@ -21,6 +21,7 @@ impl<P: Platform> Node<P> {
         while !node.stopped.get() {
             timer.sleep(PERIOD).await;
             node.report_origins();
+            // A trouble is timed from here, reports or not.
             node.look_at_troubles();
             node.try_returns();
             node.look_for_losses();
