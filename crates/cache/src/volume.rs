@@ -6,7 +6,7 @@ use crate::counters::{Counter, Counters, Snapshot};
 use crate::flights::Flights;
 use crate::freeze::Freeze;
 use crate::inner::Inner;
-use crate::lines::BLOCK_SECTORS;
+use crate::lines::{BLOCK_SECTORS, covering};
 use crate::modes::Mode;
 use crate::origin::Origin;
 use crate::sequential::Sequential;
@@ -104,8 +104,7 @@ impl<P: Device> Volume<P> {
 
     /// Whether a request would be a part of a sequential stream, which is not promoted.
     pub fn is_streamed(&self, extent: Extent) -> bool {
-        let first = extent.start.0 / BLOCK_SECTORS;
-        self.0.sequential.borrow().would_continue(first)
+        self.0.sequential.borrow().is_sequential(&covering(extent))
     }
 
     /// Whether changes are held back; see [`Volume::quiesce`].
