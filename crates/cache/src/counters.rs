@@ -50,7 +50,6 @@ counters! {
     RejectedSequential, "rejected_sequential", "Lines not admitted: part of a sequential stream.";
     RejectedInFlight, "rejected_in_flight", "Lines not admitted or runs not written: too many bytes on their way to the pool.";
     RejectedRate, "rejected_rate", "Lines not admitted: the allowance of promoted bytes a second is used up.";
-    RejectedTouches, "rejected_touches", "Lines not admitted by the policy: touched too few times.";
     RejectedCold, "rejected_cold", "Lines not admitted by the policy: colder than the victim.";
     RejectedPinned, "rejected_pinned", "Lines not admitted: every candidate for eviction, or the slot, was in use.";
     RejectedNoSlots, "rejected_no_slots", "Lines not admitted: the pool has no usable slot.";

@@ -89,14 +89,14 @@ enum Piece<P: Device> {
 fn plan<P: Device>(volume: &Rc<Inner<P>>, blocks: &Range<u64>) -> Plan<P> {
     let (core, counters) = (&volume.core, &volume.counters);
     let bytes = bytes_of(blocks);
+    let is_sequential = volume.sequential.borrow_mut().observe(blocks);
     let request = Request {
         op: Op::Read,
         len_bytes: bytes as u32,
-        sequential: volume.sequential.borrow_mut().observe(blocks),
         ..Request::default()
     };
     let state = &mut *core.state.borrow_mut();
-    let may_enter = if request.sequential {
+    let may_enter = if is_sequential {
         Err(Counter::RejectedSequential)
     } else {
         state.budget.room(bytes as u64)
@@ -151,7 +151,7 @@ fn plan<P: Device>(volume: &Rc<Inner<P>>, blocks: &Range<u64>) -> Plan<P> {
         may_enter.is_ok(),
         &mut pieces,
     );
-    count_pieces(volume, &pieces, request.sequential);
+    count_pieces(volume, &pieces, is_sequential);
     Plan::Pieces(pieces)
 }
 

@@ -300,10 +300,7 @@ impl<P: Device> State<P> {
 /// The counter of a refusal by the policy.
 fn rejection(reason: Reason) -> Counter {
     match reason {
-        Reason::TouchedTooFewTimes => Counter::RejectedTouches,
         Reason::ColderThanVictim => Counter::RejectedCold,
-        Reason::Sequential => Counter::RejectedSequential,
-        Reason::WriteBudget => Counter::RejectedRate,
         Reason::AllPinned => Counter::RejectedPinned,
         Reason::NoSlots => Counter::RejectedNoSlots,
     }

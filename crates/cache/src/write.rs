@@ -133,10 +133,10 @@ fn begin_updates<P: Device>(
     if blocks.start >= blocks.end {
         return updates;
     }
+    let is_sequential = volume.sequential.borrow_mut().observe(&blocks);
     let request = Request {
         op: Op::Write,
         len_bytes: extent.len.bytes() as u32,
-        sequential: volume.sequential.borrow_mut().observe(&blocks),
         ..Request::default()
     };
     let mut from = (extent_of(&blocks).start - extent.start).bytes() as usize;
@@ -146,7 +146,7 @@ fn begin_updates<P: Device>(
             parts: volume.core.shape.touched(part.run),
             ..request
         };
-        if let Some(write) = begin_update(volume, part, &touches) {
+        if let Some(write) = begin_update(volume, part, &touches, is_sequential) {
             updates.push(Update {
                 part,
                 write,
@@ -170,11 +170,12 @@ fn begin_update<P: Device>(
     volume: &Inner<P>,
     part: Part,
     request: &Request,
+    is_sequential: bool,
 ) -> Option<PoolWrite<P>> {
     let (core, counters) = (&volume.core, &volume.counters);
     let state = &mut *core.state.borrow_mut();
     let bytes = u64::from(part.run.count) * BLOCK_BYTES as u64;
-    let may_enter = if request.sequential {
+    let may_enter = if is_sequential {
         Err(Counter::RejectedSequential)
     } else {
         state.budget.room(bytes)

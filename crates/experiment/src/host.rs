@@ -16,7 +16,7 @@ use crate::site::PAGE_BYTES;
 use crate::turnstile::{Ask, Order, Turnstile};
 use block::{Fua, IoResult, Shared};
 use futures_channel::oneshot;
-use policy::{HashIndex, Key, Lru, Replacement, Request, Unpinned};
+use policy::{HashIndex, Key, Lru, Policy, Request, Unpinned};
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
 

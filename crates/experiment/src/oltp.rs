@@ -18,7 +18,7 @@ use crate::rig::Volume;
 use crate::turnstile::Turnstile;
 use block::{Env, IoResult, Nanos};
 use futures_util::future::join_all;
-use policy::{HashIndex, Key, Lru, Replacement, Request, Unpinned};
+use policy::{HashIndex, Key, Lru, Policy, Request, Unpinned};
 use sim::Rng;
 use std::cell::{Cell, RefCell};
 use std::ops::AddAssign;

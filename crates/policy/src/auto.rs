@@ -26,8 +26,7 @@ mod state;
 
 use crate::index::mix;
 use crate::{
-    Explanation, Heat, Index, Instruction, Key, Parts, Pins, Reason, Replacement, Request, Slot,
-    Slots,
+    Explanation, Heat, Index, Instruction, Key, Parts, Pins, Policy, Reason, Request, Slot, Slots,
 };
 use block::Nanos;
 use class::{COUNT_MAX, Class, bucket, bucket_start};
@@ -290,8 +289,8 @@ impl<I: Index> Auto<I> {
     }
 }
 
-impl<I: Index> Replacement for Auto<I> {
-    #[inline]
+impl<I: Index> Policy for Auto<I> {
+    #[inline(always)]
     fn touch(&mut self, key: Key, request: &Request) -> Option<Slot> {
         let slot = self.find(key);
         self.observe(key, request, slot);
@@ -300,7 +299,7 @@ impl<I: Index> Replacement for Auto<I> {
         Some(Slot(slot))
     }
 
-    #[inline]
+    #[inline(always)]
     fn touch_common(&mut self, key: Key, request: &Request) -> Option<Slot> {
         let accesses = self.accesses + 1;
         if accesses == self.step_at || self.sampled(key) {
@@ -313,6 +312,7 @@ impl<I: Index> Replacement for Auto<I> {
         Some(Slot(slot))
     }
 
+    #[inline(never)]
     fn insert(&mut self, key: Key, request: &Request, pins: &dyn Pins) -> Instruction {
         if self.slots.live() == 0 {
             return Instruction::Bypass(Reason::NoSlots);

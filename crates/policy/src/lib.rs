@@ -5,9 +5,8 @@
 //! miniature simulations inside `auto` run the same objects.
 //!
 //! ```text
-//! access ─> Composed ─┬─ Replacement::touch   resident? -> Hit(slot)
-//!                     ├─ Admission::admit     no        -> Bypass(reason)
-//!                     └─ Replacement::insert  yes       -> Admit | Replace
+//! Policy::access ─┬─ touch   resident? -> Hit(slot)
+//!                 └─ insert  absent    -> Admit | Replace | Bypass(reason)
 //! ```
 //!
 //! Invariants, checked by one suite that every policy runs
@@ -21,16 +20,14 @@
 //! Not here, on purpose: bytes, devices, dirty data, threads, a clock, a random
 //! source. Time comes in through [`Policy::tick`], randomness as a seed.
 //!
-//! A new policy is one file that implements [`Replacement`] (or, if it is made
+//! A new policy is one file that implements [`Policy`] (or, if it is made
 //! of linked lists, `lines::ListPolicy`) and one line in [`registry`].
 
-pub mod admission;
 mod arc;
 mod auto;
 pub mod belady;
 mod clock;
 mod clock2q_plus;
-mod composed;
 #[cfg(test)]
 mod fifo;
 mod heat;
@@ -54,7 +51,6 @@ pub use arc::Arc;
 pub use auto::{Auto, Expert};
 pub use clock::Clock;
 pub use clock2q_plus::Clock2QPlus;
-pub use composed::Composed;
 pub use heat::Heat;
 pub use index::{DenseIndex, HashIndex, Index};
 pub use lirs::Lirs;
@@ -90,8 +86,6 @@ pub struct Request {
     pub op: Op,
     /// Length of the whole client request in bytes, not of its part in this line.
     pub len_bytes: u32,
-    /// The request continues a sequential stream (see [`admission`]).
-    pub sequential: bool,
     /// What of the line is touched: a slot holds of it what was, and no more.
     pub parts: Parts,
 }
@@ -116,74 +110,13 @@ pub enum Instruction {
 
 /// Why an access was not cached.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
 pub enum Reason {
-    /// Not touched often enough lately to be admitted.
-    TouchedTooFewTimes,
     /// Estimated to be used less than the line it would replace.
     ColderThanVictim,
-    /// Part of a sequential stream, which slow storage serves well.
-    Sequential,
-    /// The allowance of fill bytes is used up for now.
-    WriteBudget,
     /// Every line that could have made room is pinned by the engine.
     AllPinned,
     /// The pool has no usable slot.
     NoSlots,
-}
-
-impl Reason {
-    /// Every reason, in the order of [`Counters::bypasses`].
-    pub const ALL: [Reason; 6] = [
-        Reason::TouchedTooFewTimes,
-        Reason::ColderThanVictim,
-        Reason::Sequential,
-        Reason::WriteBudget,
-        Reason::AllPinned,
-        Reason::NoSlots,
-    ];
-
-    /// A stable identifier for metrics and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Reason::TouchedTooFewTimes => "touched_too_few_times",
-            Reason::ColderThanVictim => "colder_than_victim",
-            Reason::Sequential => "sequential",
-            Reason::WriteBudget => "write_budget",
-            Reason::AllPinned => "all_pinned",
-            Reason::NoSlots => "no_slots",
-        }
-    }
-}
-
-/// How often each instruction was given since construction.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counters {
-    /// Accesses answered with `Hit`.
-    pub hits: u64,
-    /// Accesses answered with `Admit`.
-    pub admits: u64,
-    /// Accesses answered with `Replace`.
-    pub replaces: u64,
-    /// Accesses answered with `Bypass`, by reason (see [`Reason::ALL`]).
-    pub bypasses: [u64; Reason::ALL.len()],
-}
-
-impl Counters {
-    /// All accesses heard of.
-    pub fn accesses(&self) -> u64 {
-        self.hits + self.misses()
-    }
-
-    /// Accesses that found no resident line.
-    pub fn misses(&self) -> u64 {
-        self.admits + self.replaces + self.bypasses.iter().sum::<u64>()
-    }
-
-    /// Lines the engine was asked to fill.
-    pub fn fills(&self) -> u64 {
-        self.admits + self.replaces
-    }
 }
 
 /// The engine's veto over victims: a line with dirty data that cannot be
@@ -222,7 +155,7 @@ pub struct Explanation {
     pub rules: Vec<(&'static str, f64)>,
 }
 
-/// What the engine holds: replacement and admission together, counted.
+/// A replacement policy, as the engine holds it: which resident line makes room.
 ///
 /// Usable as `Box<dyn Policy>` (one virtual call an access) or as a concrete
 /// type that the compiler inlines.
@@ -232,7 +165,26 @@ pub trait Policy {
     /// `pins` is asked only about slots that are about to be replaced. On
     /// `Replace` the victim is forgotten at once; if the fill then fails, call
     /// [`Policy::remove`] with the new key.
-    fn access(&mut self, key: Key, request: &Request, pins: &dyn Pins) -> Instruction;
+    #[inline]
+    fn access(&mut self, key: Key, request: &Request, pins: &dyn Pins) -> Instruction {
+        match self.touch_common(key, request) {
+            Some(slot) => Instruction::Hit(slot),
+            None => access_fully(self, key, request, pins),
+        }
+    }
+
+    /// Records an access; the slot if `key` is resident.
+    fn touch(&mut self, key: Key, request: &Request) -> Option<Slot>;
+
+    /// The same for accesses that are hits and ask for little work; `None`, with
+    /// nothing recorded, for the others, of which `touch` is to hear.
+    #[inline]
+    fn touch_common(&mut self, _key: Key, _request: &Request) -> Option<Slot> {
+        None
+    }
+
+    /// Makes room for `key`, which is not resident.
+    fn insert(&mut self, key: Key, request: &Request, pins: &dyn Pins) -> Instruction;
 
     /// Where `key` is, without recording an access.
     fn peek(&self, key: Key) -> Option<Slot>;
@@ -275,10 +227,7 @@ pub trait Policy {
     fn for_each(&self, visit: &mut dyn FnMut(Key, Slot));
 
     /// Passes the time. Call at any steady pace, such as once a second.
-    fn tick(&mut self, now: Nanos);
-
-    /// What has been answered so far.
-    fn counters(&self) -> &Counters;
+    fn tick(&mut self, _now: Nanos) {}
 
     /// What was learnt, to be given to [`Policy::restore`] after a restart;
     /// empty for a policy that learns nothing beyond which lines it holds.
@@ -301,59 +250,16 @@ pub trait Policy {
     fn check(&self);
 }
 
-/// A replacement policy: which resident line makes room.
-///
-/// Every access calls `touch`; a miss that was admitted then calls `insert`, a
-/// miss that was refused calls `refused`.
-pub trait Replacement {
-    /// Records an access; the slot if `key` is resident.
-    fn touch(&mut self, key: Key, request: &Request) -> Option<Slot>;
-
-    /// The same for accesses that are hits and ask for little work; `None`, with
-    /// nothing recorded, for the others, of which `touch` is to hear.
-    #[inline]
-    fn touch_common(&mut self, _key: Key, _request: &Request) -> Option<Slot> {
-        None
+/// Apart, so that a hit of the common kind saves no registers for it.
+#[inline(never)]
+fn access_fully<P: Policy + ?Sized>(
+    policy: &mut P,
+    key: Key,
+    request: &Request,
+    pins: &dyn Pins,
+) -> Instruction {
+    match policy.touch(key, request) {
+        Some(slot) => Instruction::Hit(slot),
+        None => policy.insert(key, request, pins),
     }
-
-    /// Makes room for `key`, which is not resident.
-    fn insert(&mut self, key: Key, request: &Request, pins: &dyn Pins) -> Instruction;
-
-    /// Hears that admission refused `key`.
-    fn refused(&mut self, _key: Key, _request: &Request) {}
-
-    /// See [`Policy::peek`].
-    fn peek(&self, key: Key) -> Option<Slot>;
-    /// See [`Policy::remove`].
-    fn remove(&mut self, key: Key) -> Option<Slot>;
-    /// See [`Policy::adopt`].
-    fn adopt(&mut self, key: Key, slot: Slot, heat: Heat, held: Parts) -> bool;
-    /// See [`Policy::export`].
-    fn export(&self, visit: &mut dyn FnMut(Key, Slot, Heat));
-    /// See [`Policy::grow`].
-    fn grow(&mut self, total: u32);
-    /// See [`Policy::retire`].
-    fn retire(&mut self, slots: Range<u32>);
-    /// See [`Policy::revive`].
-    fn revive(&mut self, slots: &[Range<u32>]);
-    /// See [`Policy::slots`].
-    fn slots(&self) -> &Slots;
-    /// See [`Policy::for_each`].
-    fn for_each(&self, visit: &mut dyn FnMut(Key, Slot));
-    /// See [`Policy::tick`].
-    fn tick(&mut self, _now: Nanos) {}
-    /// See [`Policy::save`].
-    fn save(&self) -> Vec<u8> {
-        Vec::new()
-    }
-    /// See [`Policy::restore`].
-    fn restore(&mut self, saved: &[u8]) -> bool {
-        saved.is_empty()
-    }
-    /// See [`Policy::explanation`].
-    fn explanation(&self) -> Option<Explanation> {
-        None
-    }
-    /// See [`Policy::check`].
-    fn check(&self);
 }

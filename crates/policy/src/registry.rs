@@ -1,10 +1,9 @@
 //! The policies by name. A new one is one line in the table below.
 
-use crate::admission::FirstTouch;
 use crate::belady::Belady;
 use crate::{
-    Arc, Auto, Clock, Clock2QPlus, Composed, DenseIndex, Expert, HashIndex, Index, Lirs, Lru,
-    Policy, S3Fifo, Sieve, TwoQ, WTinyLfu,
+    Arc, Auto, Clock, Clock2QPlus, DenseIndex, Expert, HashIndex, Index, Lirs, Lru, Policy, S3Fifo,
+    Sieve, TwoQ, WTinyLfu,
 };
 
 /// The chance of a reuse from which `auto-endurance` spends a write on a line.
@@ -32,10 +31,7 @@ macro_rules! policies {
             visit: V,
         ) -> Option<V::Output> {
             match name {
-                $($($(#[$only])? $name => {
-                    let replacement = $make(universe, slots);
-                    Some(visit.visit(Composed::<_, FirstTouch>::new(replacement, FirstTouch)))
-                })*)*
+                $($($(#[$only])? $name => Some(visit.visit($make(universe, slots))),)*)*
                 _ => None,
             }
         }
@@ -114,6 +110,5 @@ pub fn visit_belady<V: Visit>(
     next_use: std::sync::Arc<Vec<u32>>,
     visit: V,
 ) -> V::Output {
-    let replacement = Belady::<DenseIndex>::new(keys, slots, next_use);
-    visit.visit(Composed::new(replacement, FirstTouch))
+    visit.visit(Belady::<DenseIndex>::new(keys, slots, next_use))
 }

@@ -4,7 +4,7 @@
 //! only, for counting instructions under callgrind.
 
 use policy::registry::{self, Visit};
-use policy::{Key, Policy, Unpinned};
+use policy::{Instruction, Key, Policy, Unpinned};
 use std::path::Path;
 use std::time::Instant;
 use trace::Strictness;
@@ -18,16 +18,19 @@ impl Visit for Pass<'_> {
 
     fn visit<P: Policy + 'static>(self, mut policy: P) -> (f64, u64) {
         let started = Instant::now();
+        let mut misses = 0;
         let walk = self.0.for_each_chunk(|chunk| {
             let mut lines = chunk.lines.iter();
             for r in &chunk.requests {
                 for line in lines.by_ref().take(r.lines as usize) {
-                    policy.access(Key(u64::from(*line) << 3), &r.request, &Unpinned);
+                    let key = Key(u64::from(*line) << 3);
+                    let answer = policy.access(key, &r.request, &Unpinned);
+                    misses += u64::from(!matches!(answer, Instruction::Hit(_)));
                 }
             }
         });
         walk.expect("the trace is in memory");
-        (started.elapsed().as_secs_f64(), policy.counters().misses())
+        (started.elapsed().as_secs_f64(), misses)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::source::{Source, SourceError};
 use block::Nanos;
 use policy::registry::Visit;
-use policy::{Counters, Instruction, Key, Op, Policy, Unpinned};
+use policy::{Instruction, Key, Op, Policy, Unpinned};
 use std::time::Instant;
 
 /// How often the policy gets the time, in the time of the trace.
@@ -12,8 +12,12 @@ const TICK: Nanos = Nanos(1_000_000_000);
 /// What a run counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// What the policy answered.
-    pub counters: Counters,
+    /// Accesses to lines.
+    pub accesses: u64,
+    /// Of them, those that found a resident line.
+    pub hits: u64,
+    /// Of them, those for which the policy had the line filled.
+    pub fills: u64,
     /// Requests all of whose lines were resident.
     pub request_hits: u64,
     /// Requests.
@@ -53,13 +57,19 @@ impl Visit for RunCell<'_> {
                 let mut here = (line_bytes - u64::from(r.head_bytes)).min(left);
                 for line in lines.by_ref().take(r.lines as usize) {
                     let answer = policy.access(Key(u64::from(*line)), &r.request, &Unpinned);
-                    if matches!(answer, Instruction::Hit(_)) {
-                        hits += 1;
-                        tally.hit_bytes += here;
+                    match answer {
+                        Instruction::Hit(_) => {
+                            hits += 1;
+                            tally.hit_bytes += here;
+                        }
+                        Instruction::Admit(_) | Instruction::Replace { .. } => tally.fills += 1,
+                        Instruction::Bypass(_) => {}
                     }
                     left -= here;
                     here = line_bytes.min(left);
                 }
+                tally.accesses += u64::from(r.lines);
+                tally.hits += u64::from(hits);
                 tally.requests += 1;
                 tally.request_hits += u64::from(hits == r.lines);
                 if r.request.op == Op::Read {
@@ -69,7 +79,6 @@ impl Visit for RunCell<'_> {
             }
             tally.seconds += started.elapsed().as_secs_f64();
         })?;
-        tally.counters = *policy.counters();
         Ok(tally)
     }
 }

@@ -85,7 +85,7 @@ fn run_cell(source: &Source, name: &str, size: f64) -> Result<Row, SourceError> 
 }
 
 fn row(source: &Source, name: &str, size: f64, lines: u32, tally: &Tally) -> Row {
-    let (accesses, misses) = (tally.counters.accesses(), tally.counters.misses());
+    let (accesses, misses) = (tally.accesses, tally.accesses - tally.hits);
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
     let cache_blocks = u64::from(lines) * source.line_bytes() / BLOCK_BYTES;
     Row {
@@ -100,7 +100,7 @@ fn row(source: &Source, name: &str, size: f64, lines: u32, tally: &Tally) -> Row
         accesses,
         misses,
         miss_ratio: share(misses, accesses),
-        admitted_bytes: tally.counters.fills() * source.line_bytes(),
+        admitted_bytes: tally.fills * source.line_bytes(),
         seconds: tally.seconds,
         line_bytes: source.line_bytes(),
         request_hit_ratio: share(tally.request_hits, tally.requests),

@@ -273,7 +273,6 @@ pub fn trace_name(path: &Path) -> String {
 struct Builder {
     line_bytes: u64,
     chunk: Chunk,
-    ends: FxHashMap<u32, u64>,
 }
 
 impl Builder {
@@ -281,7 +280,6 @@ impl Builder {
         Builder {
             line_bytes,
             chunk: Chunk::default(),
-            ends: FxHashMap::default(),
         }
     }
 
@@ -295,8 +293,6 @@ impl Builder {
         self.chunk
             .lines
             .extend(lines.filter_map(|line| number((record.volume, line))));
-        let end = record.offset_bytes + u64::from(record.len_bytes);
-        let last_end = self.ends.insert(record.volume, end);
         self.chunk.requests.push(ChunkRequest {
             time: record.time,
             request: Request {
@@ -305,7 +301,6 @@ impl Builder {
                     trace::Op::Write => Op::Write,
                 },
                 len_bytes: record.len_bytes,
-                sequential: last_end == Some(record.offset_bytes),
                 // The simulator's lines are there as a whole or not at all.
                 parts: Parts::WHOLE,
             },

@@ -73,7 +73,6 @@ impl Subject {
     /// At least so many accesses.
     pub fn access(&mut self, accesses: u64) -> Cost {
         let mut cost = Cost::default();
-        let before = self.policy.counters().replaces;
         while cost.hits + cost.misses < accesses {
             let drawn: Vec<Key> = self.draw().collect();
             let is_resident = |key: &Key| self.policy.peek(*key).is_some();
@@ -81,13 +80,12 @@ impl Subject {
             let start = cpu_time();
             batch_of_hits(&mut *self.policy, &resident);
             let between = cpu_time();
-            batch_of_misses(&mut *self.policy, &absent);
+            cost.replaced += batch_of_misses(&mut *self.policy, &absent);
             cost.misses_ns += (cpu_time() - between).as_nanos() as f64;
             cost.hits_ns += (between - start).as_nanos() as f64;
             cost.hits += resident.len() as u64;
             cost.misses += absent.len() as u64;
         }
-        cost.replaced = self.policy.counters().replaces - before;
         cost
     }
 }
@@ -100,23 +98,24 @@ fn batch_of_hits(policy: &mut dyn Policy, keys: &[Key]) {
 
 /// The same.
 #[inline(never)]
-fn batch_of_misses(policy: &mut dyn Policy, keys: &[Key]) {
-    access(policy, keys);
-    // Else the two would be one function.
-    std::hint::black_box(keys);
+fn batch_of_misses(policy: &mut dyn Policy, keys: &[Key]) -> u64 {
+    access(policy, keys)
 }
 
 #[inline(always)]
-fn access(policy: &mut dyn Policy, keys: &[Key]) {
+fn access(policy: &mut dyn Policy, keys: &[Key]) -> u64 {
     let request = Request {
         len_bytes: 4096,
         ..Request::default()
     };
+    let mut replaced = 0;
     for key in keys {
         if let Instruction::Replace { slot, .. } = policy.access(*key, &request, &Unpinned) {
             std::hint::black_box(slot);
+            replaced += 1;
         }
     }
+    replaced
 }
 
 /// Bytes that `allocated` shows of a policy for each slot, once built.

@@ -19,12 +19,11 @@ const BLOCK_BYTES: u64 = 4096;
 const NANOS_PER_S: u64 = 1_000_000_000;
 
 /// What says why something is not cached, or was not served by the pool.
-const REASONS: [Counter; 23] = [
+const REASONS: [Counter; 22] = [
     Counter::ReadsPassed,
     Counter::RejectedSequential,
     Counter::RejectedInFlight,
     Counter::RejectedRate,
-    Counter::RejectedTouches,
     Counter::RejectedCold,
     Counter::RejectedPinned,
     Counter::RejectedNoSlots,

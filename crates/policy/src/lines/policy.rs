@@ -2,9 +2,7 @@
 //! below it what does not.
 
 use super::{Lines, NONE};
-use crate::{
-    Heat, Index, Instruction, Key, Parts, Pins, Reason, Replacement, Request, Slot, Slots,
-};
+use crate::{Heat, Index, Instruction, Key, Parts, Pins, Policy, Reason, Request, Slot, Slots};
 use std::ops::Range;
 
 /// What one such policy over [`Lines`] says.
@@ -76,8 +74,8 @@ pub(crate) trait ListPolicy {
     }
 }
 
-impl<P: ListPolicy> Replacement for P {
-    #[inline]
+impl<P: ListPolicy> Policy for P {
+    #[inline(always)]
     fn touch(&mut self, key: Key, _: &Request) -> Option<Slot> {
         let node = self.lines().find(key)?;
         let slot = self.lines().slot(node)?;
@@ -85,6 +83,7 @@ impl<P: ListPolicy> Replacement for P {
         Some(slot)
     }
 
+    #[inline(never)]
     fn insert(&mut self, key: Key, _: &Request, pins: &dyn Pins) -> Instruction {
         if self.slots().live() == 0 {
             return Instruction::Bypass(Reason::NoSlots);
