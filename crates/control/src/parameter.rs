@@ -304,12 +304,12 @@ pub struct PolicyName(pub &'static str);
 
 impl Parameter for PolicyName {
     fn form() -> String {
-        one_of(POLICIES.iter().map(|(name, _)| *name))
+        one_of(POLICIES.into_iter())
     }
     fn read(value: &DeValue<'_>) -> Result<PolicyName, Option<String>> {
         let text = text(value)?;
-        let known = POLICIES.iter().find(|(name, _)| *name == text);
-        known.map(|(name, _)| PolicyName(name)).ok_or_else(|| {
+        let known = POLICIES.into_iter().find(|name| *name == text);
+        known.map(PolicyName).ok_or_else(|| {
             Some(format!(
                 "{text:?} is no policy: choose {}",
                 PolicyName::form()

@@ -68,19 +68,10 @@ const fn write_back(name: &'static str, order: &'static str) -> Choice {
 pub const AUTO: Choice = pool("auto", "");
 
 /// Every choice, the default first.
-pub const ALL: [Choice; 24] = [
+pub const ALL: [Choice; 15] = [
     AUTO,
     pool("auto-endurance", "policy = \"auto-endurance\""),
     pool("lru", "policy = \"lru\""),
-    pool("clock", "policy = \"clock\""),
-    pool("2q", "policy = \"2q\""),
-    pool("arc", "policy = \"arc\""),
-    pool("sieve", "policy = \"sieve\""),
-    pool("clock2q-plus", "policy = \"clock2q-plus\""),
-    pool("lirs", "policy = \"lirs\""),
-    pool("w-tinylfu-1", "policy = \"w-tinylfu-1\""),
-    pool("w-tinylfu-20", "policy = \"w-tinylfu-20\""),
-    pool("s3-fifo", "policy = \"s3-fifo\""),
     pool("streams admitted", "sequential = \"0B\""),
     pool("few streams admitted", "sequential = \"256KiB\""),
     write_back("write-back ordered", "ordered"),

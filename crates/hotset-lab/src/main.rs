@@ -43,7 +43,7 @@ enum Command {
         pages: u32,
         /// The policy that decides what stays in the pool
         #[arg(long, value_name = "NAME", default_value = "auto",
-              value_parser = PossibleValuesParser::new(POLICIES.iter().map(|(name, _)| *name)))]
+              value_parser = PossibleValuesParser::new(POLICIES))]
         policy: String,
     },
     #[cfg(feature = "laboratory")]

@@ -75,7 +75,7 @@ fn the_result_depends_on_the_trace_alone() {
     };
     let (alone, together) = (simulate("1"), simulate("4"));
     assert_eq!(alone, together);
-    assert_eq!(alone.len(), 2 * 2 * 2 * policy::registry::POLICIES.len());
+    assert_eq!(alone.len(), 2 * 2 * 2 * baselines::registry::POLICIES.len());
 }
 
 #[test]

@@ -311,8 +311,8 @@ mod tests {
     fn a_choice_is_faster_only_if_its_seeds_say_so() {
         let rates = |choice: &Choice, seed: u64| match choice.name {
             "lru" => 110.0 + seed as f64,
-            "arc" => [80.0, 100.0, 130.0][seed as usize],
-            "clock" => 90.0 + seed as f64,
+            "auto-endurance" => [80.0, 100.0, 130.0][seed as usize],
+            "streams admitted" => 90.0 + seed as f64,
             _ => 100.0 + seed as f64,
         };
         let tried = tried(rates, 3);
@@ -320,7 +320,7 @@ mod tests {
             let mut rows = tried.rows.iter();
             rows.find(|row| row.choice == name).unwrap().says.clone()
         };
-        let all = ["auto", "lru", "arc", "clock"].map(says);
+        let all = ["auto", "lru", "auto-endurance", "streams admitted"].map(says);
         assert_eq!(all, ["the default", "faster", "inconclusive", "slower"]);
         assert_eq!((tried.best.as_str(), tried.met), ("lru", false));
         assert!(

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Invariants, checked by one suite that every policy runs
-//! (`tests/conformance.rs`):
+//! (`crates/baselines/tests/suite/conformance.rs`):
 //!     a key occupies at most one slot, a slot holds at most one key
 //!     Hit(s)            ⟹ the key held s before the access
 //!     Replace{s, v}     ⟹ v held s, s was not pinned, no slot was free
@@ -21,46 +21,27 @@
 //! source. Time comes in through [`Policy::tick`], randomness as a seed.
 //!
 //! A new policy is one file that implements [`Policy`] (or, if it is made
-//! of linked lists, `lines::ListPolicy`) and one line in [`registry`].
+//! of linked lists, [`lines::ListPolicy`]) and one line in [`registry`]; the published ones that
+//! pools do not have are in the crate `baselines`.
 
-mod arc;
 mod auto;
-pub mod belady;
-mod clock;
-mod clock2q_plus;
-#[cfg(test)]
-mod fifo;
 mod heat;
 mod index;
-mod lines;
-mod lirs;
+pub mod lines;
 mod lru;
 mod parts;
 pub mod profile;
 pub mod regions;
 pub mod registry;
-mod s3fifo;
-mod sieve;
-mod sketch;
 mod slots;
-mod tinylfu;
-mod twoq;
 pub mod written;
 
-pub use arc::Arc;
 pub use auto::{Auto, Expert};
-pub use clock::Clock;
-pub use clock2q_plus::Clock2QPlus;
 pub use heat::Heat;
-pub use index::{DenseIndex, HashIndex, Index};
-pub use lirs::Lirs;
+pub use index::{HashIndex, Index, mix};
 pub use lru::Lru;
 pub use parts::Parts;
-pub use s3fifo::S3Fifo;
-pub use sieve::Sieve;
 pub use slots::{Slot, Slots};
-pub use tinylfu::WTinyLfu;
-pub use twoq::TwoQ;
 
 use block::Nanos;
 use std::ops::Range;

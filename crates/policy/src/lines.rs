@@ -13,7 +13,7 @@
 
 mod policy;
 
-pub(crate) use policy::ListPolicy;
+pub use policy::ListPolicy;
 
 use crate::{Index, Key, Pins, Slot, Slots};
 
@@ -21,7 +21,7 @@ use crate::{Index, Key, Pins, Slot, Slots};
 const NONE: u32 = u32::MAX;
 
 /// How many pinned lines a search for a victim passes over before it gives up.
-pub(crate) const PINNED_MAX: u32 = 64;
+pub const PINNED_MAX: u32 = 64;
 
 /// The most lists that a policy has.
 const LISTS: usize = 4;
@@ -29,7 +29,7 @@ const LISTS: usize = 4;
 const LIST_BITS: u32 = 2;
 const LIST_MASK: u32 = (1 << LIST_BITS) - 1;
 /// The bits of a node that are the policy's own.
-pub(crate) const META_BITS: u32 = u32::BITS - LIST_BITS;
+pub const META_BITS: u32 = u32::BITS - LIST_BITS;
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
@@ -59,7 +59,7 @@ impl List {
 
 /// The arena, its index, the lists, which the policy numbers, and the slots.
 #[derive(Clone, Debug)]
-pub(crate) struct Lines<I> {
+pub struct Lines<I> {
     index: I,
     nodes: Vec<Node>,
     lists: [List; LISTS],
@@ -70,7 +70,7 @@ pub(crate) struct Lines<I> {
 
 impl<I: Index> Lines<I> {
     /// Room for `slots` resident lines and `ghosts` remembered ones.
-    pub(crate) fn new(universe: I::Universe, slots: u32, ghosts: u32) -> Lines<I> {
+    pub fn new(universe: I::Universe, slots: u32, ghosts: u32) -> Lines<I> {
         let mut lines = Lines {
             index: I::new(universe, slots + ghosts),
             nodes: Vec::new(),
@@ -99,55 +99,62 @@ impl<I: Index> Lines<I> {
         }
     }
 
-    pub(crate) fn slots(&self) -> &Slots {
+    /// The slots.
+    pub fn slots(&self) -> &Slots {
         &self.slots
     }
 
+    /// The node of `key`, resident or remembered.
     #[inline]
-    pub(crate) fn find(&self, key: Key) -> Option<u32> {
+    pub fn find(&self, key: Key) -> Option<u32> {
         self.index.get(key, |n| self.nodes[n as usize].key)
     }
 
+    /// The slot of a resident node.
     #[inline]
-    pub(crate) fn slot(&self, node: u32) -> Option<Slot> {
+    pub fn slot(&self, node: u32) -> Option<Slot> {
         let slot = self.nodes[node as usize].slot;
         (slot != NONE).then_some(Slot(slot))
     }
 
+    /// The key of a node.
     #[inline]
-    pub(crate) fn key(&self, node: u32) -> Key {
+    pub fn key(&self, node: u32) -> Key {
         self.nodes[node as usize].key
     }
 
+    /// The policy's own bits of a node.
     #[inline]
-    pub(crate) fn meta(&self, node: u32) -> u32 {
+    pub fn meta(&self, node: u32) -> u32 {
         self.nodes[node as usize].tag >> LIST_BITS
     }
 
+    /// Sets the policy's own bits of a node.
     #[inline]
-    pub(crate) fn set_meta(&mut self, node: u32, meta: u32) {
+    pub fn set_meta(&mut self, node: u32, meta: u32) {
         let tag = &mut self.nodes[node as usize].tag;
         *tag = meta << LIST_BITS | *tag & LIST_MASK;
     }
 
     /// The list that a node is in, or was in last.
     #[inline]
-    pub(crate) fn list(&self, node: u32) -> usize {
+    pub fn list(&self, node: u32) -> usize {
         (self.nodes[node as usize].tag & LIST_MASK) as usize
     }
 
-    pub(crate) fn len(&self, list: usize) -> u32 {
+    /// The nodes of a list.
+    pub fn len(&self, list: usize) -> u32 {
         self.lists[list].len
     }
 
     /// The oldest node of a list.
-    pub(crate) fn back(&self, list: usize) -> Option<u32> {
+    pub fn back(&self, list: usize) -> Option<u32> {
         let back = self.lists[list].back;
         (back != NONE).then_some(back)
     }
 
     /// The oldest node of a list that may be evicted, if one is near its end.
-    pub(crate) fn oldest(&self, list: usize, pins: &dyn Pins) -> Option<u32> {
+    pub fn oldest(&self, list: usize, pins: &dyn Pins) -> Option<u32> {
         let mut node = self.back(list)?;
         for _ in 0..PINNED_MAX {
             if !self.pinned(node, pins) {
@@ -159,13 +166,13 @@ impl<I: Index> Lines<I> {
     }
 
     /// The node before `node`, towards the front.
-    pub(crate) fn newer(&self, node: u32) -> Option<u32> {
+    pub fn newer(&self, node: u32) -> Option<u32> {
         let prev = self.nodes[node as usize].prev;
         (prev != NONE).then_some(prev)
     }
 
     /// A node for `key`, which has none; in no list, without a slot.
-    pub(crate) fn add(&mut self, key: Key) -> u32 {
+    pub fn add(&mut self, key: Key) -> u32 {
         let id = self.vacant;
         assert!(id != NONE, "a policy kept more ghosts than it asked for");
         let node = &mut self.nodes[id as usize];
@@ -182,7 +189,7 @@ impl<I: Index> Lines<I> {
     }
 
     /// Forgets a node that is in no list, and frees its slot if it has one.
-    pub(crate) fn drop_node(&mut self, id: u32) -> Option<Slot> {
+    pub fn drop_node(&mut self, id: u32) -> Option<Slot> {
         let slot = self.take_slot(id);
         if let Some(slot) = slot {
             self.slots.release(slot);
@@ -195,7 +202,7 @@ impl<I: Index> Lines<I> {
 
     /// Forgets a resident node that is in no list; its slot stays taken, for
     /// the newcomer.
-    pub(crate) fn evict(&mut self, id: u32) -> (Slot, Key) {
+    pub fn evict(&mut self, id: u32) -> (Slot, Key) {
         let evicted = self.evict_to_ghost(id);
         self.drop_node(id);
         evicted
@@ -203,7 +210,7 @@ impl<I: Index> Lines<I> {
 
     /// Turns a resident node into a ghost; its slot stays taken, for the
     /// newcomer.
-    pub(crate) fn evict_to_ghost(&mut self, id: u32) -> (Slot, Key) {
+    pub fn evict_to_ghost(&mut self, id: u32) -> (Slot, Key) {
         let slot = self.take_slot(id).expect("a resident node has a slot");
         (slot, self.key(id))
     }
@@ -219,7 +226,7 @@ impl<I: Index> Lines<I> {
 
     /// Puts a node, in no list, at the front of `list`.
     #[inline]
-    pub(crate) fn push(&mut self, list: usize, id: u32) {
+    pub fn push(&mut self, list: usize, id: u32) {
         let ends = &mut self.lists[list];
         let old = std::mem::replace(&mut ends.front, id);
         if old == NONE {
@@ -236,7 +243,7 @@ impl<I: Index> Lines<I> {
 
     /// Takes a node out of its list.
     #[inline]
-    pub(crate) fn unlink(&mut self, id: u32) {
+    pub fn unlink(&mut self, id: u32) {
         let Node { prev, next, .. } = self.nodes[id as usize];
         let list = self.list(id);
         if prev == NONE {
@@ -254,7 +261,7 @@ impl<I: Index> Lines<I> {
 
     /// Makes a node the newest of its list.
     #[inline]
-    pub(crate) fn move_to_front(&mut self, id: u32) {
+    pub fn move_to_front(&mut self, id: u32) {
         let list = self.list(id);
         if self.lists[list].front != id {
             self.unlink(id);
@@ -263,14 +270,14 @@ impl<I: Index> Lines<I> {
     }
 
     /// Removes the oldest node of a list from it.
-    pub(crate) fn pop_back(&mut self, list: usize) -> Option<u32> {
+    pub fn pop_back(&mut self, list: usize) -> Option<u32> {
         let id = self.back(list)?;
         self.unlink(id);
         Some(id)
     }
 
     /// Forgets the oldest nodes of a list that is longer than `max`.
-    pub(crate) fn trim(&mut self, list: usize, max: u32) {
+    pub fn trim(&mut self, list: usize, max: u32) {
         while self.len(list) > max {
             let oldest = self.pop_back(list).expect("a list that is not empty");
             self.drop_node(oldest);
@@ -278,12 +285,12 @@ impl<I: Index> Lines<I> {
     }
 
     /// Whether the engine forbids the eviction of resident node `id`.
-    pub(crate) fn pinned(&self, id: u32, pins: &dyn Pins) -> bool {
+    pub fn pinned(&self, id: u32, pins: &dyn Pins) -> bool {
         self.slot(id).is_some_and(|slot| pins.pinned(slot))
     }
 
     /// The nodes of a list from front to back.
-    pub(crate) fn iter(&self, list: usize) -> impl Iterator<Item = u32> {
+    pub fn iter(&self, list: usize) -> impl Iterator<Item = u32> {
         let mut at = self.lists[list].front;
         std::iter::from_fn(move || {
             let id = (at != NONE).then_some(at)?;
@@ -294,7 +301,7 @@ impl<I: Index> Lines<I> {
 
     /// Panics unless the lists hold each node once, and all nodes that are not
     /// vacant, and each resident node has a slot of its own.
-    pub(crate) fn check(&self) {
+    pub fn check(&self) {
         let mut seen = vec![false; self.nodes.len()];
         let mut slots = vec![false; self.slots.total() as usize];
         for list in 0..LISTS {

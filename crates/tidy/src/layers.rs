@@ -17,9 +17,10 @@ enum May {
 }
 
 /// Every crate, from the ground up.
-const LAYERS: [(&str, May); 34] = [
+const LAYERS: [(&str, May); 35] = [
     ("block", May::Nothing),
     ("policy", May::Use(&["block"])),
+    ("baselines", May::Use(&["policy"])),
     ("layout", May::Use(&["block"])),
     ("origin", May::Use(&["block", "layout"])),
     ("ublk", May::Use(&["block"])),
@@ -70,6 +71,7 @@ const LAYERS: [(&str, May); 34] = [
         "tracesim",
         May::Use(&[
             "advise",
+            "baselines",
             "block",
             "cache",
             "drives",
@@ -117,6 +119,7 @@ const LAYERS: [(&str, May); 34] = [
     (
         "hotset",
         May::AllBut(&[
+            "baselines",
             "sim",
             "simnode",
             "trace-formats",

@@ -3,7 +3,7 @@
 //! With `once` in place of the repeats it makes one pass over the hashed index
 //! only, for counting instructions under callgrind.
 
-use policy::registry::{self, Visit};
+use baselines::registry::{self, Visit};
 use policy::{Instruction, Key, Policy, Unpinned};
 use std::path::Path;
 use std::time::Instant;

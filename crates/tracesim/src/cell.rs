@@ -1,8 +1,8 @@
 //! One policy of one size over one trace.
 
 use super::source::{Source, SourceError};
+use baselines::registry::Visit;
 use block::Nanos;
-use policy::registry::Visit;
 use policy::{Instruction, Key, Op, Policy, Unpinned};
 use std::time::Instant;
 

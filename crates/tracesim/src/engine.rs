@@ -270,7 +270,7 @@ async fn live(
     origins: &BTreeMap<u32, TargetId>,
 ) -> Result<Ended, String> {
     let env = local.env();
-    let policy = policy::registry::build(&run.policy, 0, SEED).ok_or("no such policy")?;
+    let policy = baselines::registry::build(&run.policy, 0, SEED).ok_or("no such policy")?;
     let cache = Cache::new(run.plan.config.clone(), policy, env.clone()).map_err(to_message)?;
     let device = local.disk(pool).map_err(to_message)?;
     let device = PoolDevice::whole(device, "simulated");

@@ -4,7 +4,7 @@ use super::cell::{RunCell, Tally};
 use super::cores::spread;
 pub(crate) use super::source::BLOCK_BYTES;
 use super::source::{Source, SourceError};
-use policy::registry;
+use baselines::registry;
 use serde::Serialize;
 
 /// The offline optimum, which is no entry of the registry because it has to be

@@ -1,7 +1,7 @@
 //! A trace as accesses to densely numbered lines.
 
+use baselines::belady::NEVER;
 use block::Nanos;
-use policy::belady::NEVER;
 use policy::{Op, Parts, Request};
 use rustc_hash::FxHashMap;
 use std::path::{Path, PathBuf};

@@ -206,7 +206,7 @@ fn long_streams_are_not_promoted_and_random_reads_are() {
 
 #[test]
 fn lines_make_room_and_come_back_right() {
-    for policy in ["lru", "s3-fifo"] {
+    for policy in ["lru", "auto"] {
         let setup = Setup {
             policy,
             pool: vec![Sectors::from_mib(1); 2],

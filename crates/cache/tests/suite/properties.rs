@@ -35,7 +35,7 @@ proptest! {
         steps in prop::collection::vec(step(), 1..120),
         line_shift in 0..5u32,
         lines in 1..40u64,
-        policy in prop::sample::select(vec!["lru", "s3-fifo"]),
+        policy in prop::sample::select(vec!["lru", "auto"]),
     ) {
         let line_bytes = 4096u32 << line_shift;
         let setup = Setup {

@@ -103,11 +103,10 @@ fn rate(text: &str) -> Result<u64, String> {
 }
 
 fn policy_name(text: &str) -> Result<String, String> {
-    if POLICIES.iter().any(|(name, _)| *name == text) {
+    if POLICIES.contains(&text) {
         return Ok(text.to_owned());
     }
-    let names: Vec<&str> = POLICIES.iter().map(|(name, _)| *name).collect();
-    Err(format!("choose from {}", names.join(", ")))
+    Err(format!("choose from {}", POLICIES.join(", ")))
 }
 
 fn drive(text: &str) -> Result<Drive, String> {

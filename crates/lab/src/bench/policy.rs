@@ -9,7 +9,8 @@
 use super::nop::collected;
 use super::reads::cpu_time;
 use super::{Goal, Row, alone, median, paired};
-use policy::{Instruction, Key, Policy, Request, Unpinned, registry};
+use baselines::registry;
+use policy::{Instruction, Key, Policy, Request, Unpinned};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;

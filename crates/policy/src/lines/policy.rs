@@ -6,10 +6,13 @@ use crate::{Heat, Index, Instruction, Key, Parts, Pins, Policy, Reason, Request,
 use std::ops::Range;
 
 /// What one such policy over [`Lines`] says.
-pub(crate) trait ListPolicy {
+pub trait ListPolicy {
+    /// What finds a node by its key.
     type Index: Index;
 
+    /// Its lists.
     fn lines(&self) -> &Lines<Self::Index>;
+    /// The same.
     fn lines_mut(&mut self) -> &mut Lines<Self::Index>;
 
     /// The lists that hold resident nodes, in the order of export.

@@ -90,8 +90,7 @@ impl Scenario {
             block,
             line_bytes,
             policy: policy::registry::POLICIES
-                [rng.below(policy::registry::POLICIES.len() as u64) as usize]
-                .0,
+                [rng.below(policy::registry::POLICIES.len() as u64) as usize],
             pool,
             in_pool: rng.between(1, disks) as usize,
             clients: rng.between(1, 8),

@@ -88,7 +88,7 @@ impl Case {
             seed,
             block,
             line_bytes,
-            policy: policies[rng.below(policies.len() as u64) as usize].0,
+            policy: policies[rng.below(policies.len() as u64) as usize],
             pool,
             clients: rng.between(1, 6),
             steps: Vec::new(),

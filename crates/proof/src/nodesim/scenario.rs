@@ -123,7 +123,7 @@ impl Scenario {
         }
         text += &sections;
         let names = policy::registry::POLICIES;
-        let (policy, _) = names[rng.below(names.len() as u64) as usize];
+        let policy = names[rng.below(names.len() as u64) as usize];
         text += &format!(
             "[[pool]]\nname = \"fast\"\ndevices = {pool_devices:?}\npolicy = {policy:?}\n\
              line_size = \"16KiB\"\ncommit = \"100ms\"\n"

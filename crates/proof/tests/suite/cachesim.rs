@@ -2,7 +2,7 @@
 
 use proof::cachesim::{Totals, replay, run};
 
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 400;
 
 #[test]
 fn the_cache_agrees_with_its_model() {

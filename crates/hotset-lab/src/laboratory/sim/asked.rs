@@ -2,10 +2,10 @@
 
 use super::engine::Engine;
 use super::size::Size;
+use baselines::registry::POLICIES;
 use clap::{ArgGroup, Args};
 use command::traces::Input;
 use control::config::Bytes;
-use policy::registry::POLICIES;
 use std::path::PathBuf;
 use tracesim::BELADY;
 
@@ -54,14 +54,13 @@ pub struct Sim {
 }
 
 fn policy_name(text: &str) -> Result<String, String> {
-    let known = POLICIES.iter().any(|(name, _)| *name == text);
+    let known = POLICIES.contains(&text);
     if known || text == BELADY || text == "all" {
         return Ok(text.to_owned());
     }
-    let names: Vec<&str> = POLICIES.iter().map(|(name, _)| *name).collect();
     Err(format!(
         "choose from {}, {BELADY} and all",
-        names.join(", ")
+        POLICIES.join(", ")
     ))
 }
 

@@ -1,12 +1,12 @@
 //! What both simulators ask for and show alike.
 
+use baselines::registry::POLICIES;
 use indicatif::{ProgressBar, ProgressStyle};
-use policy::registry::POLICIES;
 
 pub(super) fn policies(names: &[String]) -> Vec<String> {
     let mut chosen = Vec::new();
     for name in names {
-        let all = POLICIES.iter().map(|(name, _)| (*name).to_owned());
+        let all = POLICIES.iter().map(|name| (*name).to_owned());
         let named = match name.as_str() {
             "all" => all.collect(),
             _ => vec![name.clone()],

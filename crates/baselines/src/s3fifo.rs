@@ -7,8 +7,8 @@
 //! leaves the small queue for the main one if it was hit more than once, and
 //! the main queue reinserts while its two-bit counter lasts.
 
-use crate::lines::{Lines, ListPolicy, PINNED_MAX};
-use crate::{Index, Key, Pins, Slot};
+use policy::lines::{Lines, ListPolicy, PINNED_MAX};
+use policy::{Index, Key, Pins, Slot};
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;

@@ -1,7 +1,6 @@
 //! An array indexed by key, for simulations over dense block numbers.
 
-use super::Index;
-use crate::Key;
+use policy::{Index, Key};
 
 const ABSENT: u32 = u32::MAX;
 

@@ -6,8 +6,8 @@
 //!
 //! Invariant: the hand is a node of the list, or `None` for the oldest.
 
-use crate::lines::{Lines, ListPolicy, PINNED_MAX};
-use crate::{Index, Key, Pins, Slot};
+use policy::lines::{Lines, ListPolicy, PINNED_MAX};
+use policy::{Index, Key, Pins, Slot};
 
 const LIST: usize = 0;
 

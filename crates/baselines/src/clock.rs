@@ -3,8 +3,8 @@
 //! Corbató, "A paging experiment with the Multics system", MIT Project MAC 1968.
 //! The circle is kept as a list: passing a line moves it to the front.
 
-use crate::lines::{Lines, ListPolicy, PINNED_MAX};
-use crate::{Index, Key, Pins, Slot};
+use policy::lines::{Lines, ListPolicy, PINNED_MAX};
+use policy::{Index, Key, Pins, Slot};
 
 const LIST: usize = 0;
 

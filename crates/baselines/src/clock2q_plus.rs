@@ -8,8 +8,8 @@
 //! window is the small queue's share, as in the measured baselines; the paper's
 //! default is half of it.
 
-use crate::lines::{Lines, ListPolicy, META_BITS, PINNED_MAX};
-use crate::{Index, Key, Pins, Slot};
+use policy::lines::{Lines, ListPolicy, META_BITS, PINNED_MAX};
+use policy::{Index, Key, Pins, Slot};
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;

@@ -10,8 +10,8 @@
 //! Invariants, c = live slots:
 //!     |T1| + |B1| <= c,  |T1| + |T2| + |B1| + |B2| <= 2c,  p <= c
 
-use crate::lines::{Lines, ListPolicy};
-use crate::{Index, Key, Pins, Slot};
+use policy::lines::{Lines, ListPolicy};
+use policy::{Index, Key, Pins, Slot};
 
 const T1: usize = 0;
 const T2: usize = 1;

@@ -5,8 +5,7 @@
 //! update); ageing after Einziger, Friedman and Manes, "TinyLFU: a highly
 //! efficient cache admission policy", ACM Transactions on Storage 2017.
 
-use crate::Key;
-use crate::index::mix;
+use policy::{Key, mix};
 
 const ROWS: u32 = 4;
 const COUNT_MAX: u64 = 15;

@@ -5,8 +5,8 @@
 //! replacement algorithm", VLDB 1994, with the paper's Kin = 25% and Kout = 50%
 //! of the slots.
 
-use crate::lines::{Lines, ListPolicy};
-use crate::{Index, Key, Pins, Slot};
+use policy::lines::{Lines, ListPolicy};
+use policy::{Index, Key, Pins, Slot};
 
 /// A1in of the paper.
 const RECENT: usize = 0;

@@ -5,9 +5,9 @@
 //! Einziger, Friedman and Manes, "TinyLFU: a highly efficient cache admission
 //! policy", ACM Transactions on Storage 2017.
 
-use crate::lines::{Lines, ListPolicy};
 use crate::sketch::Sketch;
-use crate::{Index, Key, Pins, Slot};
+use policy::lines::{Lines, ListPolicy};
+use policy::{Index, Key, Pins, Slot};
 
 const WINDOW: usize = 0;
 const PROBATION: usize = 1;

@@ -1,6 +1,7 @@
 //! No access allocates once a policy is built.
 
-use policy::{Key, Op, Request, Unpinned, registry};
+use baselines::registry;
+use policy::{Key, Op, Request, Unpinned};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -28,7 +29,7 @@ static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn no_access_allocates() {
-    for (name, _) in registry::POLICIES.iter().chain(registry::RULES) {
+    for name in registry::POLICIES.iter().chain(registry::RULES) {
         let mut policy = registry::build(name, 1000, 1).expect("registered");
         let before = ALLOCATIONS.get();
         let mut x = 1u64;

@@ -1,8 +1,9 @@
 //! Reads of blocks that miss, where a line holds only the blocks that were asked for since it
 //! came, as in the engine; the simulator of traces takes lines for whole:
-//! `cargo run --release -p advise --example parts -- LINE_KIB POLICY,... TRACE...`.
+//! `cargo run --release -p tracesim --example parts -- LINE_KIB POLICY,... TRACE...`.
 
-use policy::{Instruction, Key, Op, Parts, Request, Unpinned, registry};
+use baselines::registry;
+use policy::{Instruction, Key, Op, Parts, Request, Unpinned};
 use std::collections::HashSet;
 use std::path::Path;
 use trace::{Reader, Record, Strictness};

@@ -1,7 +1,8 @@
 //! What a restart loses: under three points of hit ratio, if lines and learned state
 //! are carried over; a pool that starts empty shows that the load can distinguish them.
 
-use policy::{Heat, Instruction, Key, Op, Parts, Policy, Request, Slot, Unpinned, registry};
+use baselines::registry;
+use policy::{Heat, Instruction, Key, Op, Parts, Policy, Request, Slot, Unpinned};
 
 const POOL: u32 = 3000;
 
@@ -31,7 +32,7 @@ fn run(policy: &mut dyn Policy, state: &mut u64, accesses: u64) -> f64 {
 
 #[test]
 fn a_restart_forgets_next_to_nothing() {
-    for (name, _) in registry::POLICIES {
+    for name in registry::POLICIES {
         let build = || registry::build(name, POOL, 1).expect("registered");
         let mut old = build();
         let mut state = 5;
@@ -75,7 +76,7 @@ fn lines_of_one_policy_can_be_adopted_by_another() {
     run(&mut *old, &mut 5, 60_000);
     let mut lines: Vec<(Key, Slot, Heat)> = Vec::new();
     old.export(&mut |key, slot, heat| lines.push((key, slot, heat)));
-    for (name, _) in registry::POLICIES {
+    for name in registry::POLICIES {
         let mut new = registry::build(name, POOL, 1).expect("registered");
         for (key, slot, heat) in &lines {
             assert!(new.adopt(*key, *slot, *heat, Parts::WHOLE));

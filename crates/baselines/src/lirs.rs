@@ -11,8 +11,8 @@
 //!     the bottom of S is an LIR line, unless there is none
 //!     resident HIR lines = Q;  ghosts are in S and in the queue of ghosts
 
-use crate::lines::{Lines, ListPolicy, PINNED_MAX};
-use crate::{Index, Key, Pins, Slot};
+use policy::lines::{Lines, ListPolicy, PINNED_MAX};
+use policy::{Index, Key, Pins, Slot};
 
 /// S; its nodes are linked by their own links.
 const STACK: usize = 0;

@@ -4,8 +4,8 @@
 //! Belady, "A study of replacement algorithms for a virtual-storage computer",
 //! IBM Systems Journal 1966. Every miss is admitted, as in the paper.
 
-use crate::lines::{Lines, ListPolicy, META_BITS, PINNED_MAX};
-use crate::{Index, Key, Pins, Slot};
+use policy::lines::{Lines, ListPolicy, META_BITS, PINNED_MAX};
+use policy::{Index, Key, Pins, Slot};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! What every policy must do, whatever it evicts: one model of residency, fed
 //! with random accesses, removals, losses and growth.
 
+use baselines::registry;
 use policy::{
     Heat, Instruction, Key, Op, Parts, Pins, Policy, Reason, Request, Slot, Slots, Unpinned,
-    registry,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeSet, HashMap};
@@ -213,7 +213,7 @@ proptest! {
         seed in any::<u64>(),
         steps in prop::collection::vec(step(), 0..1500),
     ) {
-        for (name, _) in registry::POLICIES.iter().chain(registry::RULES) {
+        for name in registry::POLICIES.iter().chain(registry::RULES) {
             let policy = registry::build(name, slots, seed).expect("registered");
             conforms(policy, slots, &steps);
         }
@@ -223,7 +223,7 @@ proptest! {
 /// A run long enough to reach the states that random steps rarely do.
 #[test]
 fn every_policy_survives_a_long_run() {
-    for (name, _) in registry::POLICIES.iter().chain(registry::RULES) {
+    for name in registry::POLICIES.iter().chain(registry::RULES) {
         let mut model = Model::new(registry::build(name, 500, 3).expect("registered"), 500);
         let mut x = 1u64;
         for i in 0..200_000u64 {
@@ -248,7 +248,7 @@ fn every_policy_survives_a_long_run() {
 
 #[test]
 fn a_pool_that_is_all_pinned_bypasses() {
-    for (name, _) in registry::POLICIES.iter().chain(registry::RULES) {
+    for name in registry::POLICIES.iter().chain(registry::RULES) {
         let mut policy = registry::build(name, 300, 1).expect("registered");
         let request = Request::default();
         for key in 0..300 {

@@ -1,0 +1,22 @@
+//! Published replacement policies, for the trace simulator and for measurements: what
+//! `auto` has to beat. They run by the same trait as the engine's own, and over the same
+//! lists.
+//!
+//! Every policy here and in `policy` runs one suite (`tests/suite/conformance.rs`). A new
+//! one is one file that implements [`policy::Policy`] (or, if it is made of linked lists,
+//! [`policy::lines::ListPolicy`]) and one line in [`registry`].
+
+mod arc;
+pub mod belady;
+mod clock;
+mod clock2q_plus;
+mod dense;
+mod lirs;
+pub mod registry;
+mod s3fifo;
+mod sieve;
+mod sketch;
+mod tinylfu;
+mod twoq;
+
+pub use dense::DenseIndex;

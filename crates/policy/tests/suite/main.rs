@@ -1,5 +1,0 @@
-//! The policies by their contract, and by hand.
-
-mod behaviour;
-mod conformance;
-mod restart;
