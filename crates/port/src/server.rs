@@ -1,13 +1,11 @@
 //! The tasks of a port, and their end.
 
-use crate::credit::Credit;
 use block::{
-    Answer, Device, Env, Extent, Gate, IoError, IoResult, Kind, Nanos, Port, Request, Tag,
+    Answer, Device, Env, Extent, Gate, IoError, IoResult, Kind, Nanos, Port, Request, Semaphore,
+    Signal, Tag,
 };
-use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::cell::Cell;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
 
 /// How a port is served.
 #[derive(Clone, Copy, Debug)]
@@ -33,15 +31,16 @@ pub struct Server<P, D> {
     gate: Gate<D>,
     env: Env,
     options: Options,
-    credit: Credit,
+    /// The bytes of requests that may still be in hand.
+    bytes: Semaphore,
     stats: Cell<Stats>,
     /// Tags whose tasks have not ended.
     tags: Cell<u16>,
     /// Requests begun and not answered.
     in_hand: Cell<u16>,
     stopping: Cell<bool>,
-    /// Who waits for a change of the three.
-    waiting: RefCell<Vec<Waker>>,
+    /// One of the three has changed.
+    changed: Signal,
 }
 
 impl<P: Port, D: Device> Server<P, D> {
@@ -53,19 +52,19 @@ impl<P: Port, D: Device> Server<P, D> {
             gate,
             env,
             options,
-            credit: Credit::new(options.memory_bytes_max),
+            bytes: Semaphore::new(options.memory_bytes_max),
             stats: Cell::default(),
             tags: Cell::new(tags),
             in_hand: Cell::new(0),
             stopping: Cell::new(false),
-            waiting: RefCell::default(),
+            changed: Signal::default(),
         });
         for tag in (0..tags).map(Tag) {
             let server_of_tag = server.clone();
             server.env.spawn.spawn(async move {
                 server_of_tag.serve(tag).await;
                 server_of_tag.tags.set(server_of_tag.tags.get() - 1);
-                server_of_tag.changed();
+                server_of_tag.changed.notify();
             });
         }
         server
@@ -88,36 +87,20 @@ impl<P: Port, D: Device> Server<P, D> {
 
     /// Waits until the port has ended.
     pub async fn ended(&self) {
-        self.until(|| self.tags.get() == 0).await;
+        self.changed.until(|| self.tags.get() == 0).await;
     }
 
     /// Begins no further request, and waits until those begun are answered, at most for
     /// `grace`. Returns whether they are. The port stays as it is.
     pub async fn stop(&self, grace: Nanos) -> bool {
         self.stopping.set(true);
-        let answered = self.until(|| self.in_hand.get() == 0);
+        let answered = self.changed.until(|| self.in_hand.get() == 0);
         self.env.timer.timeout(grace, answered).await.is_some()
     }
 
     /// Ends the port.
     pub fn close(&self) {
         self.port.close();
-    }
-
-    async fn until(&self, is_so: impl Fn() -> bool) {
-        poll_fn(|cx| {
-            if is_so() {
-                return Poll::Ready(());
-            }
-            self.waiting.borrow_mut().push(cx.waker().clone());
-            Poll::Pending
-        })
-        .await
-    }
-
-    fn changed(&self) {
-        let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
-        waiting.into_iter().for_each(Waker::wake);
     }
 
     async fn serve(&self, tag: Tag) {
@@ -134,7 +117,7 @@ impl<P: Port, D: Device> Server<P, D> {
             stats.errors += u64::from(given.is_err());
             self.stats.set(stats);
             if self.stopping.get() {
-                self.changed();
+                self.changed.notify();
             }
             answer = Some(given);
         }
@@ -143,7 +126,8 @@ impl<P: Port, D: Device> Server<P, D> {
     async fn answer(&self, tag: Tag, request: Request) -> Answer {
         // Given back before the answer is: an answer's bytes live until the driver has
         // taken them in, at the end of this turn.
-        let _held = self.credit.take(request.bytes()).await;
+        let bytes = request.bytes().min(self.options.memory_bytes_max);
+        let _held = self.bytes.take(bytes).await;
         match request {
             Request::Read(at) => {
                 let data = self.gate.read(at.start.byte(), request.bytes()).await?;

@@ -5,10 +5,10 @@
 
 use crate::change::Change;
 use crate::core::Core;
-use crate::turn::{Turns, Within};
+use crate::turn::{DEPTH, Within};
 use block::{
     BoxDevice, Buf, Device, Env, Extent, Fua, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES,
-    Sectors, Shared,
+    Sectors, Semaphore, Shared,
 };
 use futures_util::future::join;
 use layout::Uuid;
@@ -89,7 +89,7 @@ pub(crate) struct Member {
     /// The copy of its superblock that is older, or torn, or cannot be read: the one
     /// that is written next.
     pub worse_copy: Cell<usize>,
-    pub turns: Turns,
+    pub turns: Semaphore,
     pub timeout: Option<Nanos>,
     pub env: Env,
     data_at: Sectors,
@@ -129,7 +129,7 @@ impl Member {
             read_time: Cell::new(Nanos::ZERO),
             successor: RefCell::default(),
             worse_copy: Cell::new(0),
-            turns: Turns::default(),
+            turns: Semaphore::new(DEPTH),
             timeout,
             env,
             data_at,
