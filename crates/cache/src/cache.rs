@@ -8,7 +8,6 @@ use crate::core::Core;
 use crate::counters::{Counter, Counters, Snapshot};
 use crate::devices::{DeviceId, DeviceReport, DeviceState, Devices, Room};
 use crate::durable::{Durable, NewStore};
-use crate::finish::Finish;
 use crate::history::History;
 use crate::lines::{Shape, VOLUME_IDS};
 use crate::pool_device::PoolDevice;
@@ -150,7 +149,8 @@ impl<P: Device> Cache<P> {
             member
         };
         let timer = core.env.timer.clone();
-        let drained = Finish::new(core.env.spawn.clone(), async move {
+        let spawn = core.env.spawn.clone();
+        let drained = spawn.persist(async move {
             member.operations.idle().await;
             let slots = member.slots.clone();
             core.state.borrow_mut().devices.vacate(slots);

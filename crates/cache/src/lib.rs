@@ -33,7 +33,6 @@ mod devices;
 mod durable;
 mod explain;
 mod fill;
-mod finish;
 mod flights;
 mod freeze;
 mod health;

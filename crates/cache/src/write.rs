@@ -12,7 +12,6 @@
 
 use crate::counters::Counter;
 use crate::durable::Marking;
-use crate::finish::Finish;
 use crate::flights::WriteFlight;
 use crate::inner::Inner;
 use crate::lines::{BLOCK_BYTES, BLOCK_SECTORS, Part, covering, extent_of, inside};
@@ -39,7 +38,8 @@ pub(crate) async fn write<P: Device>(
         Vec::new()
     };
     let this = volume.clone();
-    Finish::new(volume.core.env.spawn.clone(), async move {
+    let spawn = &volume.core.env.spawn;
+    let carried = spawn.persist(async move {
         let origin = this.origin.marked(begun.marked().await);
         let origin = origin.write(extent.start, data, fua);
         let result = if updates.is_empty() {
@@ -54,8 +54,8 @@ pub(crate) async fn write<P: Device>(
             this.writes.lost(&this.core, error);
         }
         end(&this, begun, result)
-    })
-    .await
+    });
+    carried.await
 }
 
 /// Changes `extent` of the origin by `work`, which leaves nothing to cache.
@@ -66,12 +66,13 @@ pub(crate) async fn change<P: Device>(
 ) -> IoResult {
     let begun = begin(volume, extent);
     let this = volume.clone();
-    Finish::new(volume.core.env.spawn.clone(), async move {
+    let spawn = &volume.core.env.spawn;
+    let carried = spawn.persist(async move {
         let origin = this.origin.marked(begun.marked().await);
         let result = work(origin).await;
         end(&this, begun, result)
-    })
-    .await
+    });
+    carried.await
 }
 
 /// From here on nothing of `extent` is valid, nor becomes so by what was begun
@@ -207,7 +208,7 @@ async fn write_both<P: Device>(
     updates: Vec<Update<P>>,
 ) -> IoResult {
     let working = volume.core.background.enter();
-    let writing = Finish::new(volume.core.env.spawn.clone(), async move {
+    let writing = volume.core.env.spawn.persist(async move {
         let written = join_all(updates.into_iter().map(Update::write)).await;
         (written, working)
     });
