@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// neighbours, which hold each other's copies, apart where that is possible.
 pub fn order(level: Level, domains: &[Arc<str>]) -> Vec<usize> {
     let all: Vec<usize> = (0..domains.len()).collect();
-    if !level.layout().pairs_neighbours() {
+    if !level.pairs_neighbours() {
         return all;
     }
     let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();

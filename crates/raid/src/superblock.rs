@@ -211,7 +211,7 @@ impl Superblock {
             chunk: self.chunk.0 as u32,
             journal_slots: self.journal_slots,
             role: self.role,
-            level: self.level.layout().code(),
+            level: self.level.code(),
             roles: self.table.len() as u8,
             block: self.block.0 as u8,
             lost: (self.bad.len() + self.gaps.len()) as u8,
@@ -244,9 +244,7 @@ impl Superblock {
     pub fn decode(block: &[u8]) -> Option<Superblock> {
         let row = open(block)?;
         let fields = row.fields;
-        let level = Level::ALL
-            .into_iter()
-            .find(|level| level.layout().code() == fields.level)?;
+        let level = *Level::ALL.get(usize::from(fields.level))?;
         let name = fields.name.split(|byte| *byte == 0).next()?.to_vec();
         let table = row.roles.get(..usize::from(fields.roles))?.iter();
         let table = table.map(MemberEntry::from_row);
