@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::counters::Counters;
 use crate::flights::Flights;
 use crate::freeze::Freeze;
-use crate::modes::{Mode, Rules};
+use crate::modes::Mode;
 use crate::origin::Origin;
 use crate::sequential::Sequential;
 use crate::writes::Writes;
@@ -28,11 +28,6 @@ pub(crate) struct Inner<P: Device> {
 }
 
 impl<P: Device> Inner<P> {
-    #[inline]
-    pub(crate) fn rules(&self) -> &'static Rules {
-        self.mode.get().rules()
-    }
-
     /// What is part of the keys of its lines.
     #[inline]
     pub(crate) fn id(&self) -> u32 {

@@ -30,7 +30,7 @@ pub(crate) async fn read<P: Device>(volume: &Rc<Inner<P>>, at: Lba, buf: Buf) ->
     };
     volume.core.watchdog.note();
     let blocks = covering(extent);
-    if !volume.rules().reads_cached
+    if !volume.mode.get().caches_reads()
         || extent.end() > volume.cacheable_end
         || bytes_of(&blocks) > BUF_BYTES_MAX
     {

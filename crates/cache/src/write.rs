@@ -32,7 +32,7 @@ pub(crate) async fn write<P: Device>(
 ) -> IoResult {
     volume.counters.count(Counter::Writes);
     let begun = begin(volume, extent);
-    let updates = if volume.rules().writes_update {
+    let updates = if volume.mode.get().updates() {
         begin_updates(volume, extent, &data)
     } else {
         Vec::new()

@@ -1,0 +1,59 @@
+//! What each mode does with reads and writes.
+//!
+//! Whatever the mode, a write drops the blocks it overlaps from the pool before
+//! it goes to the origin, and keeps their promotion away until it has ended.
+//! That alone makes it safe to switch modes while I/O runs.
+
+/// How a volume uses the pool.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Mode {
+    /// Reads are cached; writes go to the origin and, at the same time from the same memory, to
+    /// the pool. A write is acknowledged when the origin has it; the pool's copy counts once both
+    /// have succeeded.
+    #[default]
+    WriteThrough,
+    /// Reads are cached; writes go to the origin only: for data written once and read seldom.
+    WriteAround,
+    /// Everything goes to the origin only. Lines stay where they are.
+    PassThrough,
+}
+
+impl Mode {
+    /// Every mode.
+    pub const ALL: [Mode; 3] = [Mode::WriteThrough, Mode::WriteAround, Mode::PassThrough];
+
+    /// Whether reads look for their blocks in the pool, and bring what they miss there.
+    #[inline]
+    pub(crate) fn caches_reads(self) -> bool {
+        self != Mode::PassThrough
+    }
+
+    /// Whether writes leave their blocks in the pool.
+    #[inline]
+    pub(crate) fn updates(self) -> bool {
+        self == Mode::WriteThrough
+    }
+
+    /// Its name in configuration and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::WriteThrough => "write-through",
+            Mode::WriteAround => "write-around",
+            Mode::PassThrough => "pass-through",
+        }
+    }
+
+    /// What it does, in one line.
+    pub fn help(self) -> &'static str {
+        match self {
+            Mode::WriteThrough => "reads are cached, writes go to the origin and to the pool",
+            Mode::WriteAround => "reads are cached, writes go to the origin only",
+            Mode::PassThrough => "everything goes to the origin only",
+        }
+    }
+
+    /// The mode of that name.
+    pub fn from_name(name: &str) -> Option<Mode> {
+        Mode::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+}
