@@ -1,16 +1,11 @@
-//! Places of devices, and opening them: a file and a line of `scheme` each.
+//! Places of devices, and opening them.
 //!
 //! Invariant: nobody else has a place while what was opened there lives.
 
 mod again;
-mod file;
 mod nbd;
 mod raw;
 mod scheme;
-#[cfg(test)]
-mod target;
-#[cfg(test)]
-mod tests;
 
 pub(crate) use again::Reopenable;
 pub use raw::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Role, claimed, retried};

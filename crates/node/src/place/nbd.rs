@@ -5,7 +5,6 @@
 //! is opened as what it is.
 
 use super::raw::{Bare, Raw, Role, claimed};
-use crate::Later;
 use crate::platform::Platform;
 use block::{BoxDevice, Deadline, Device as _, Extent, IoResult, Kind, Lba, Nanos, Sectors};
 use control::address::NbdUri;
@@ -28,30 +27,29 @@ const ORIGIN_LOOK_MAX: Nanos = Nanos::from_secs(30);
 /// The longest pause before a lost member's server is sought again.
 const MEMBER_RETRY_PAUSE_MAX: Nanos = Nanos::from_millis(500);
 
-pub(super) fn open<'a, P: Platform>(
-    platform: &'a P,
-    device: &'a config::Device,
+/// Opens the export at `uri` for `device`.
+pub(super) async fn open<P: Platform>(
+    platform: &P,
+    device: &config::Device,
+    uri: &NbdUri,
     role: Role,
-) -> Option<Later<'a, IoResult<Raw<P>>>> {
-    let uri = &device.nbd.as_ref()?.value;
-    Some(Box::pin(async move {
-        let name = device.name.value.as_str();
-        let timer = platform.local().env().timer;
-        let hold = claimed(&timer, async || platform.claim_export(uri)).await;
-        let hold = hold.map_err(|error| error.on(format!("{name} ({uri})")))?;
-        let authority = device.tls_ca.as_ref().map(|file| file.value.as_path());
-        let known = Known::default();
-        let client = connect(platform, uri, authority, role, &known).await?;
-        let standing = client.standing();
-        let device = watched(platform, client, role, &known).await?;
-        Ok(Raw {
-            device: Bare::Other(device),
-            hold: Some(hold),
-            place: uri.to_string(),
-            is_file: false,
-            standing: Some(standing),
-        })
-    }))
+) -> IoResult<Raw<P>> {
+    let name = device.name.value.as_str();
+    let timer = platform.local().env().timer;
+    let hold = claimed(&timer, async || platform.claim_export(uri)).await;
+    let hold = hold.map_err(|error| error.on(format!("{name} ({uri})")))?;
+    let authority = device.tls_ca.as_ref().map(|file| file.value.as_path());
+    let known = Known::default();
+    let client = connect(platform, uri, authority, role, &known).await?;
+    let standing = client.standing();
+    let device = watched(platform, client, role, &known).await?;
+    Ok(Raw {
+        device: Bare::Other(device),
+        hold: Some(hold),
+        place: uri.to_string(),
+        is_file: false,
+        standing: Some(standing),
+    })
 }
 
 /// What recognises an export, once it has been looked at.

@@ -1,17 +1,11 @@
-//! What a scheme of places is asked for, and what it opens.
+//! What opening a place gives.
 
-use crate::Later;
 use crate::platform::Platform;
+use ::nbd::client::Standing;
 use block::{BoxDevice, IoError, IoResult, Kind, Nanos, Timer};
-use control::config;
-use nbd::client::Standing;
 use shard::Disk;
 
-/// Opens the place of a device, if it is one of its scheme.
-pub(super) type Open<P> =
-    for<'a> fn(&'a P, &'a config::Device, Role) -> Option<Later<'a, IoResult<Raw<P>>>>;
-
-/// What a scheme opens.
+/// What is at a place.
 pub(super) struct Raw<P: Platform> {
     pub(super) device: Bare<P>,
     /// What keeps other users away, where there may be any.
