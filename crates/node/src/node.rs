@@ -9,13 +9,10 @@
 mod again;
 mod change;
 mod controlled;
-mod failing;
 mod job;
 mod jobs;
 mod late;
 mod look;
-mod losses;
-mod lost;
 mod owing;
 mod pool;
 mod pools;
@@ -49,17 +46,15 @@ use crate::sink::Sink;
 use block::{Deadline, Device as _, Env, Extent, Gate, Lba, Nanos, Sectors, Signal};
 use cache::PoolDevice;
 use control::config::{self, Config, Name};
-use failing::Failing;
 use filter::{Latencies, Profiled, Tap, Tapped, Timed};
 use job::{Detaching, Jobs};
 use late::Returns;
-use lost::Losses;
 use queue::Queue;
 use refusal::{Refusal, refusal};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use troubles::Troubles;
+use troubles::{Failing, Losses, Troubles};
 use waiting::Waiting;
 
 /// What a device that has left its pool may drop at a time, and for how long it is asked to.
