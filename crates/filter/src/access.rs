@@ -29,11 +29,6 @@ impl Verb {
         Verb::Discard,
         Verb::Extents,
     ];
-
-    /// Whether bytes may differ afterwards.
-    pub const fn changes_data(self) -> bool {
-        matches!(self, Verb::Write | Verb::Zero | Verb::Discard)
-    }
 }
 
 /// One request, not yet checked: its extent may lie anywhere.

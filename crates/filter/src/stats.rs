@@ -253,14 +253,6 @@ impl Interval {
         self.busy.as_secs_f64() * self.per_second()
     }
 
-    /// Busy time divided by the requests that ended: what one costs a device
-    /// that serves one at a time, and less than that on one that serves several.
-    pub fn service_mean(&self) -> Nanos {
-        let ended = |t: &Rc<Tally>| t.requests + t.errors + t.abandoned;
-        let ended: u64 = self.tallies.iter().map(ended).sum();
-        Nanos(self.busy.0.checked_div(ended).unwrap_or(0))
-    }
-
     fn per_second(&self) -> f64 {
         match self.span {
             Nanos::ZERO => 0.0,

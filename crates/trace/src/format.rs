@@ -138,14 +138,6 @@ impl Format {
         })
     }
 
-    /// Whether a trace of this format may have flushes and forced writes.
-    pub const fn has_flushes(self) -> bool {
-        matches!(
-            self,
-            Format::Csv | Format::Binary | Format::Parquet | Format::Blkparse
-        )
-    }
-
     /// The parser of a text format.
     pub(crate) fn line_parser(self) -> Option<LineParser> {
         Some(match self {

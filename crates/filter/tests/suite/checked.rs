@@ -1,10 +1,10 @@
 //! `Checked` notices each breach it names.
 
 use crate::common::on_disk;
+use crate::contract::Checked;
 use block::{
     Buf, Content, Device, Env, Extent, Fua, Geometry, IoResult, Kind, Lba, Sectors, Shared,
 };
-use filter::Checked;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;

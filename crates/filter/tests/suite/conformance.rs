@@ -1,9 +1,10 @@
 //! Every filter is still a device.
 
 use crate::common::on_disk;
+use crate::contract::Checked;
 use block::conformance::{device, gate};
 use block::{BoxDevice, Device, Env, Nanos};
-use filter::{Access, Checked, Delayed, Faulty, Last, Metered, Pacer, Profiled, Swappable, Traced};
+use filter::{Access, Delayed, Metered, Pacer, Profiled, Swappable};
 use shard::Disk;
 use sim::SimDriver;
 
@@ -34,11 +35,6 @@ fn swappable_passes() {
 }
 
 #[test]
-fn faulty_without_rules_passes() {
-    passes(|disk, env| Faulty::new(disk, env.clone(), 7));
-}
-
-#[test]
 fn metered_passes() {
     passes(|disk, env| Metered::meter(disk, env.timer.clone()));
 }
@@ -46,11 +42,6 @@ fn metered_passes() {
 #[test]
 fn profiled_passes() {
     passes(|disk, env| Profiled::new(disk, 4096, env.timer.now()));
-}
-
-#[test]
-fn traced_passes() {
-    passes(|disk, env| Traced::to_sink(disk, Last::new(100), env.timer.clone()));
 }
 
 /// Every request takes 200 microseconds after the one before it.

@@ -3,8 +3,8 @@
 mod checked;
 mod common;
 mod conformance;
+mod contract;
 mod delay;
-mod faults;
 mod profile;
 mod swap;
 mod watch;

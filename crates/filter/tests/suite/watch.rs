@@ -1,8 +1,8 @@
-//! What `Metered` and `Traced` report of known traffic.
+//! What `Metered` and `Timed` report of known traffic.
 
 use crate::common::on_exact_disk;
-use block::{Device, Env, Extent, Fua, Kind, Lba, Nanos, Sectors};
-use filter::{Access, Ending, Last, Metered, Timed, Traced, Verb};
+use block::{Device, Env, Extent, Lba, Nanos, Sectors};
+use filter::{Metered, Timed, Verb};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
@@ -55,7 +55,6 @@ fn a_meter_counts_rates_queue_and_utilisation() {
         close(interval.mb_s(Verb::Read), 10.0 * 12288.0 / 1e6 / 0.002);
         close(interval.utilisation(), 0.5);
         close(interval.queue_mean(), 1.0);
-        assert_eq!(interval.service_mean(), Nanos::from_micros(50));
         let reads = interval.tally(Verb::Read);
         assert_eq!((reads.requests, reads.sectors, reads.errors), (20, 240, 0));
         let median = reads.latency.value_at_quantile(0.5);
@@ -97,7 +96,6 @@ fn a_meter_over_no_time_reports_zero() {
         let interval = snapshot.since(&snapshot);
         assert_eq!(interval.iops(Verb::Read), 0.0);
         assert_eq!(interval.utilisation(), 0.0);
-        assert_eq!(interval.service_mean(), Nanos::ZERO);
     });
 }
 
@@ -118,35 +116,5 @@ fn errors_and_abandoned_requests_are_counted_apart() {
         assert_eq!(after.tally(Verb::Zero).errors, 1);
         assert_eq!(after.tally(Verb::Flush).abandoned, 1);
         assert_eq!(after.tally(Verb::Flush).requests, 0);
-    });
-}
-
-#[test]
-fn a_trace_says_what_was_asked_and_how_it_ended() {
-    on_exact_disk(SERVICE, async |disk, env| {
-        let device = Traced::to_sink(disk, Last::new(3), env.timer.clone());
-        let began = env.timer.now();
-        read(&device, &env, 0, 512).await;
-        let data = env.pool.get(1024).await.share();
-        device.write(Lba(5), data, Fua::Yes).await.unwrap();
-        device.flush().await.unwrap();
-        let past = Extent::new(device.geometry().extent().end(), Sectors(1));
-        device.discard(past).await.expect_err("past the end");
-
-        let records: Vec<_> = device.with_sink(|sink| sink.drain().collect());
-        assert_eq!(device.with_sink(|sink| sink.dropped()), 1);
-        assert_eq!(records.len(), 3);
-        let write = records[0];
-        assert_eq!((write.at - began, write.took), (SERVICE, SERVICE));
-        let extent = Extent::new(Lba(5), Sectors(2));
-        let expected = Access {
-            verb: Verb::Write,
-            extent,
-            fua: Fua::Yes,
-        };
-        assert_eq!(write.access, expected);
-        assert_eq!(records[1].access.verb, Verb::Flush);
-        assert_eq!(records[1].ending, Ending::Done);
-        assert_eq!(records[2].ending, Ending::Failed(Kind::Invalid));
     });
 }

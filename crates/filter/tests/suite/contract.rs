@@ -13,10 +13,10 @@
 //! Not here: requests whose futures were dropped. They may still be in flight
 //! below; here they have ended.
 
-use crate::access::Verb;
 use block::{
     Buf, Content, Device, Extent, Fua, Geometry, IoResult, Kind, Lba, SECTOR_BYTES, Sectors, Shared,
 };
+use filter::Verb;
 use std::cell::RefCell;
 
 /// A device whose contract is checked.
