@@ -176,8 +176,12 @@ impl<P: Device> Cache<P> {
             let what = format!("a pool remembers names of at most {most} bytes: shorten it");
             return Err(IoError::new(Kind::Invalid, what).on(name.to_owned()));
         }
-        durable.volume_id(name, sectors).ok_or_else(|| {
-            let what = "the pool has no room to remember another volume: remove one first";
+        let room = self.0.volumes_max(durable);
+        durable.volume_id(name, sectors, room).ok_or_else(|| {
+            let what = format!(
+                "the pool has no room to remember another volume than {room}: remove one first, or \
+                 use larger pool devices"
+            );
             IoError::new(Kind::Invalid, what)
         })
     }

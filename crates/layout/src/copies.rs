@@ -2,13 +2,14 @@
 
 use crate::signature::{UNKNOWN, foreign};
 use crate::{
-    BITMAP_BLOCKS, BLOCK_BYTES, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, newest_bitmap,
+    Area, BITMAP_BLOCKS, BLOCK_BYTES, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError,
+    newest_bitmap,
 };
 
 /// The first copy, from the first [`PROBE_BYTES`](crate::PROBE_BYTES) of a
-/// device, or as many as it has; `None` if they cannot be read.
-pub fn first_superblock(start: Option<&[u8]>) -> Result<Superblock, SuperblockError> {
-    match superblock(start) {
+/// device, or as many as it has, `None` if they cannot be read, and of its table area.
+pub fn first_superblock(start: Option<&[u8]>, tail: &[u8]) -> Result<Superblock, SuperblockError> {
+    match superblock(start, tail) {
         Err(SuperblockError::Blank) => Err(start
             .and_then(foreign)
             .map_or(SuperblockError::Blank, SuperblockError::Foreign)),
@@ -16,19 +17,19 @@ pub fn first_superblock(start: Option<&[u8]>) -> Result<Superblock, SuperblockEr
     }
 }
 
-/// The second copy, from the last bytes of a device. The end of something else
-/// says nothing.
-pub fn second_superblock(end: Option<&[u8]>) -> Result<Superblock, SuperblockError> {
-    match superblock(end) {
+/// The second copy, from the last bytes of a device, and of its table area. The end of something
+/// else says nothing.
+pub fn second_superblock(end: Option<&[u8]>, tail: &[u8]) -> Result<Superblock, SuperblockError> {
+    match superblock(end, tail) {
         Err(SuperblockError::Foreign(_)) => Err(SuperblockError::Blank),
         other => other,
     }
 }
 
-fn superblock(bytes: Option<&[u8]>) -> Result<Superblock, SuperblockError> {
+fn superblock(bytes: Option<&[u8]>, tail: &[u8]) -> Result<Superblock, SuperblockError> {
     bytes.map_or(
         Err(SuperblockError::Damaged("it cannot be read")),
-        Superblock::decode,
+        |bytes| Superblock::decode(bytes, tail),
     )
 }
 
@@ -69,6 +70,24 @@ fn is_ours(start: Option<&[u8]>, superblock: &Superblock) -> bool {
     superblock.role == Role::Witness && start.len() == from || bitmap.is_some()
 }
 
+/// The superblock of a witness, of which `read` has the blocks.
+pub fn witness_superblock(
+    read: impl Fn(Area) -> Option<Vec<u8>>,
+) -> Result<Superblock, SuperblockError> {
+    let [first, second] = [0, 1].map(|copy| {
+        let area = Area {
+            start: copy as u64 * SUPERBLOCK_BLOCKS,
+            blocks: SUPERBLOCK_BLOCKS,
+        };
+        let Some(bytes) = read(area) else {
+            return superblock(None, &[]);
+        };
+        let tail = Superblock::table_area(&bytes, copy).and_then(&read);
+        superblock(Some(&bytes), &tail.unwrap_or_default())
+    });
+    newest(first, second)
+}
+
 /// The newer of two copies. If neither can be read: what the better one is.
 pub fn newest(
     a: Result<Superblock, SuperblockError>,
@@ -94,7 +113,7 @@ pub fn newest(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Bitmap, PROBE_BYTES, Uuid};
+    use crate::{Bitmap, PROBE_BYTES, Uuid, VolumeTable};
 
     const SUPERBLOCK_BYTES: usize = SUPERBLOCK_BLOCKS as usize * crate::BLOCK_BYTES;
 
@@ -121,7 +140,7 @@ mod tests {
             name: "device".into(),
             host: "host".into(),
             members: Vec::new(),
-            volumes: Vec::new(),
+            volumes: VolumeTable::default(),
         };
         let mut out = vec![0; SUPERBLOCK_BYTES];
         superblock.encode(&mut out);
@@ -132,8 +151,8 @@ mod tests {
     fn holds(start: &[u8], end: &[u8]) -> Result<u64, SuperblockError> {
         let mut probe = vec![0; PROBE_BYTES];
         probe[..start.len()].copy_from_slice(start);
-        let first = first_superblock(Some(&probe));
-        current_superblock(Some(&probe), first, second_superblock(Some(end)))
+        let first = first_superblock(Some(&probe), &[]);
+        current_superblock(Some(&probe), first, second_superblock(Some(end), &[]))
             .map(|superblock| superblock.sequence)
     }
 
@@ -145,13 +164,13 @@ mod tests {
         assert_eq!(holds(&old, &blank), Ok(1));
         assert_eq!(holds(&blank, &old), Ok(1));
         assert_eq!(holds(&blank, &blank), Err(SuperblockError::Blank));
-        let unread = || first_superblock(None);
-        let second = second_superblock(Some(&old));
+        let unread = || first_superblock(None, &[]);
+        let second = second_superblock(Some(&old), &[]);
         assert_eq!(
             current_superblock(None, unread(), second).unwrap().sequence,
             1
         );
-        let neither = current_superblock(None, unread(), second_superblock(None));
+        let neither = current_superblock(None, unread(), second_superblock(None, &[]));
         assert_eq!(neither, Err(SuperblockError::Damaged("it cannot be read")));
     }
 
@@ -194,8 +213,8 @@ mod tests {
     fn noise_in_the_first_copy_alone_hides_nothing() {
         let (whole, mut noise) = (bytes(1), vec![0xa5; SUPERBLOCK_BYTES]);
         // Of a witness there is nothing else.
-        let first = first_superblock(Some(&noise));
-        let second = second_superblock(Some(&whole));
+        let first = first_superblock(Some(&noise), &[]);
+        let second = second_superblock(Some(&whole), &[]);
         assert!(current_superblock(Some(&noise), first, second).is_ok());
         assert!(holds(&noise, &whole).is_err());
         let mut bitmap = vec![0; BLOCK_BYTES];

@@ -13,11 +13,12 @@
 //!     the newest commit's records are whole, or the device is damaged
 //!     a group at or before `retired` is never carried out again
 
+use crate::name::{name_field, name_of};
 use crate::page::{PageError, PageHeader, kind, open, seal};
 use crate::pair::Paired;
 use crate::record::record;
 use crate::signature::{JOURNAL_MAGIC, foreign};
-use crate::superblock::{has_checksum, name_field, name_of, set_checksum};
+use crate::superblock::{has_checksum, set_checksum};
 use crate::{BLOCK_BYTES, BLOCK_SECTORS, IDENTITY_BYTES_MAX, LOG_AREA, SuperblockError, Uuid};
 
 /// The version of the format of journals.

@@ -1,7 +1,8 @@
 //! Everything that is written to devices, without any I/O. A pool device:
 //!
 //! ```text
-//! superblock A | bitmap x4 | log (a ring) | map A | map B | hints A | hints B | lines | superblock B
+//! superblock A | bitmap x4 | log (a ring) | map A | map B | hints A | hints B | lines |
+//! table A | table B | superblock B
 //! ```
 //!
 //! `docs/format.md` has the offsets. All integers are little-endian. Every block
@@ -11,7 +12,7 @@
 //! Invariants:
 //!     decode(encode(x)) = x
 //!     a single flipped bit in anything encoded here is an error to `decode`
-//!     a version other than [`VERSION`] is refused, never guessed
+//!     a version other than [`VERSION`] and the one before it is refused, never guessed
 //!
 //! The log of write-back (`log_superblock`, `segment`, `log_record`, `summary`) and its journal have devices of their own.
 //! What members of arrays carry is `array`.
@@ -28,6 +29,7 @@ mod log;
 mod log_record;
 mod log_superblock;
 mod map;
+mod name;
 mod page;
 mod pair;
 mod plan;
@@ -36,9 +38,12 @@ mod segment;
 mod signature;
 mod summary;
 mod superblock;
+mod volumes;
 
 pub use bitmap::{BITMAP_BITS, Bitmap, BitmapRow, newest_bitmap};
-pub use copies::{current_superblock, first_superblock, newest, second_superblock};
+pub use copies::{
+    current_superblock, first_superblock, newest, second_superblock, witness_superblock,
+};
 pub use hints::{HintRow, decode_hints, encode_hints};
 pub use identity::{Fact, IDENTITY_BYTES_MAX, Identity, Likeness, likeness};
 pub use journal::{
@@ -55,24 +60,28 @@ pub use log_superblock::{
     log_segments,
 };
 pub use map::{Entry, EntryRow, MapPage, Mask, entries_per_page, is_checksum};
+pub use name::{NAME_BYTES_MAX, SuperblockError, fitting};
 pub use page::{PageError, PageHeader};
 pub use pair::{Pair, Paired};
-pub use plan::{Area, BITMAP_BLOCKS, Plan, PlanError, SUPERBLOCK_BLOCKS};
+pub use plan::{Area, BITMAP_BLOCKS, Plan, PlanError, WITNESS_BLOCKS, WITNESS_TABLES};
 pub use record::Row;
 pub use segment::{Segment, SegmentCopy, SegmentRow};
 pub use signature::{Foreign, PROBE_BYTES, foreign};
 pub use summary::{Summary, SummaryRow, SummaryWriter};
-pub use superblock::{
-    MEMBERS_MAX, Member, MemberRow, NAME_BYTES_MAX, ORIGIN_RECORD_BYTES_MAX, Role, Superblock,
-    SuperblockError, SuperblockRow, VOLUME_QUIESCED, VOLUMES_MAX, Volume, VolumeRow, fitting,
+pub use superblock::{MEMBERS_MAX, Member, MemberRow, Role, Superblock, SuperblockRow};
+pub use volumes::{
+    ORIGIN_RECORD_BYTES_MAX, VOLUME_QUIESCED, VOLUMES_MAX, Volume, VolumeRow, VolumeTable,
+    volumes_fitting,
 };
 
 use std::fmt;
 
 /// The version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes of a block: the unit of every area, of validity and of checksums.
 pub const BLOCK_BYTES: usize = 4096;
+/// Blocks of each of the two superblocks of a pool device.
+pub const SUPERBLOCK_BLOCKS: u64 = 16;
 /// Sectors of a block.
 pub const BLOCK_SECTORS: u64 = (BLOCK_BYTES / 512) as u64;
 /// Bits of a line's key that hold its number; its volume's id is above.

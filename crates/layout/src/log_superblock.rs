@@ -10,10 +10,11 @@
 //!     of the superblocks of one log the one with the greatest `sequence` holds
 //!     a copy is trusted ⟹ it is in that one's mask, and its own epoch is that one's
 
+use crate::name::{name_field, name_of};
 use crate::pair::{Pair, Paired};
 use crate::record::record;
 use crate::signature::{LOG_MAGIC, foreign};
-use crate::superblock::{has_checksum, name_field, name_of, set_checksum};
+use crate::superblock::{has_checksum, set_checksum};
 use crate::{
     BLOCK_BYTES, IDENTITY_BYTES_MAX, ORIGIN_RECORD_BYTES_MAX, SEGMENT_BLOCKS, SuperblockError, Uuid,
 };

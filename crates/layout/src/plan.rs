@@ -5,11 +5,10 @@
 //! is known for damaged.
 
 use crate::map::entries_per_page;
-use crate::{BLOCK_BYTES, BLOCK_SECTORS};
+use crate::volumes::{TABLE_BLOCKS_MAX, volumes_fitting};
+use crate::{BLOCK_BYTES, BLOCK_SECTORS, SUPERBLOCK_BLOCKS};
 use block::{Extent, Lba, Sectors};
 
-/// Blocks of each of the two superblocks.
-pub const SUPERBLOCK_BLOCKS: u64 = 16;
 /// Blocks of the write-intent bitmap: two pairs, written in turn.
 pub const BITMAP_BLOCKS: u64 = 4;
 /// Blocks of log that even the smallest device has.
@@ -20,6 +19,21 @@ const LOG_BLOCKS_MIN: u64 = 16;
 const LOG_BLOCKS_PER_PAGE: u64 = 4;
 /// Bytes for what the policy wants to remember, for each slot.
 const HINTS_BYTES_PER_SLOT: u64 = 16;
+/// Of how many blocks of a device each table area has one, up to [`TABLE_BLOCKS_MAX`].
+const BLOCKS_PER_TABLE_BLOCK: u64 = 128;
+/// Blocks of a witness: two superblocks, and their table areas.
+pub const WITNESS_BLOCKS: u64 = 2 * (SUPERBLOCK_BLOCKS + TABLE_BLOCKS_MAX);
+/// The table areas of a witness.
+pub const WITNESS_TABLES: [Area; 2] = [
+    Area {
+        start: 2 * SUPERBLOCK_BLOCKS,
+        blocks: TABLE_BLOCKS_MAX,
+    },
+    Area {
+        start: 2 * SUPERBLOCK_BLOCKS + TABLE_BLOCKS_MAX,
+        blocks: TABLE_BLOCKS_MAX,
+    },
+];
 /// Slots of a device; a policy numbers them twice over in 32 bits.
 const SLOTS_MAX: u64 = 1 << 30;
 
@@ -69,6 +83,8 @@ pub struct Plan {
     pub line_blocks: u32,
     /// Lines it has room for.
     pub slots: u32,
+    /// Lines that log, map and hints have room for: the table areas are where the last ones were.
+    pub places: u32,
     /// The two copies of the superblock.
     pub superblocks: [Area; 2],
     /// The write-intent bitmap: two pairs of copies.
@@ -81,6 +97,8 @@ pub struct Plan {
     pub hints: [Area; 2],
     /// The lines themselves.
     pub lines: Area,
+    /// What each superblock has no room for of the volumes.
+    pub tables: [Area; 2],
 }
 
 impl Plan {
@@ -120,31 +138,60 @@ impl Plan {
         let log = take((pages * LOG_BLOCKS_PER_PAGE).max(LOG_BLOCKS_MIN));
         let maps = [take(pages), take(pages)];
         let hints = [take(hints), take(hints)];
-        let start = hints[1].end().next_multiple_of(u64::from(line_blocks));
-        let lines = Area {
-            start,
-            blocks: slots * u64::from(line_blocks),
-        };
+        let line = u64::from(line_blocks);
+        let start = hints[1].end().next_multiple_of(line);
         let last = Area {
             start: blocks.checked_sub(SUPERBLOCK_BLOCKS)?,
             blocks: SUPERBLOCK_BLOCKS,
         };
-        (lines.end() <= last.start).then_some(Plan {
+        if start + slots * line > last.start {
+            return None;
+        }
+        // Where these would take the only line, there are none.
+        let table = (blocks / BLOCKS_PER_TABLE_BLOCK).min(TABLE_BLOCKS_MAX);
+        let table = if start + line + 2 * table > last.start {
+            0
+        } else {
+            table
+        };
+        let tables = [2, 1].map(|n| Area {
+            start: last.start - n * table,
+            blocks: table,
+        });
+        let places = u32::try_from(slots).unwrap_or(u32::MAX);
+        let slots = slots.min((tables[0].start - start) / line);
+        let lines = Area {
+            start,
+            blocks: slots * line,
+        };
+        Some(Plan {
             blocks,
             line_blocks,
             slots: u32::try_from(slots).unwrap_or(u32::MAX),
+            places,
             superblocks: [superblock, last],
             bitmap,
             log,
             maps,
             hints,
             lines,
+            tables,
         })
     }
 
+    /// Volumes that a superblock here has room for, with the longest records of their origins.
+    pub fn volumes(&self) -> usize {
+        volumes_fitting(self.tables[0].blocks)
+    }
+
+    /// Pages of a map that have entries of slots.
+    pub fn pages(&self) -> u64 {
+        u64::from(self.slots.div_ceil(entries_per_page(self.line_blocks)))
+    }
+
     /// Its areas by name, in order.
-    pub fn areas(&self) -> [(&'static str, Area); 9] {
-        [
+    pub fn areas(&self) -> Vec<(&'static str, Area)> {
+        let areas = [
             ("superblock A", self.superblocks[0]),
             ("bitmap", self.bitmap),
             ("log", self.log),
@@ -153,8 +200,14 @@ impl Plan {
             ("hints A", self.hints[0]),
             ("hints B", self.hints[1]),
             ("lines", self.lines),
+            ("table A", self.tables[0]),
+            ("table B", self.tables[1]),
             ("superblock B", self.superblocks[1]),
-        ]
+        ];
+        areas
+            .into_iter()
+            .filter(|(_, area)| area.blocks > 0)
+            .collect()
     }
 }
 
@@ -176,7 +229,9 @@ mod tests {
                 at = area.end();
             }
             prop_assert!(at <= sectors / BLOCK_SECTORS);
-            prop_assert!(Plan::of(plan.blocks, 1 << shift, u64::from(plan.slots) + 1).is_none());
+            prop_assert!(Plan::of(plan.blocks, 1 << shift, u64::from(plan.places) + 1).is_none());
+            let lines = plan.lines.end() + (1 << shift);
+            prop_assert!(plan.slots == plan.places || lines > plan.tables[0].start);
         }
     }
 

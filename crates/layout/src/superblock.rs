@@ -1,23 +1,21 @@
 //! The superblock: what a device is, which pool it belongs to, and the volumes whose
-//! lines it may hold. Two copies, at both ends of the device.
+//! lines it may hold. Two copies, at both ends of the device, each with a table area for
+//! the volumes that do not fit into it.
 //!
 //! The same superblock, with another role and no lines, is written to the pool's
 //! witness: a small device beside the pool that outlives its members.
 
-use crate::plan::{Plan, SUPERBLOCK_BLOCKS};
+use crate::name::{SuperblockError, name_field, name_of};
+use crate::plan::{Area, Plan, WITNESS_TABLES};
 use crate::record::record;
-use crate::signature::{Foreign, foreign};
-use crate::{BLOCK_BYTES, Uuid, VERSION};
-use std::fmt;
+use crate::signature::foreign;
+use crate::volumes::{VolumeTable, blocks_beyond, volumes_fitting};
+use crate::{BLOCK_BYTES, SUPERBLOCK_BLOCKS, Uuid, VERSION};
 
 const MAGIC: [u8; 8] = *b"HOTSETPL";
 const SUPERBLOCK_BYTES: usize = SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES;
 /// Members that a superblock has room for.
 pub const MEMBERS_MAX: usize = 16;
-/// Volumes that a superblock has room for, with the longest records of their origins.
-pub const VOLUMES_MAX: usize =
-    (SUPERBLOCK_BYTES - TABLE_AT) / (VolumeRow::BYTES + ORIGIN_RECORD_BYTES_MAX);
-const _: () = assert!(VOLUMES_MAX == 28);
 /// Wrong bits up to which eight bytes are taken for a damaged magic.
 const MAGIC_BITS_WRONG_MAX: u32 = 8;
 /// Where the volumes begin: after the first block.
@@ -25,19 +23,17 @@ const TABLE_AT: usize = BLOCK_BYTES;
 /// Where the first block's checksum is.
 const CRC_AT: usize = BLOCK_BYTES - 4;
 const FLAG_CLEAN: u8 = 1;
-/// The longest name of a pool, device, host or volume.
-pub const NAME_BYTES_MAX: usize = 63;
-/// The longest record of an origin.
-pub const ORIGIN_RECORD_BYTES_MAX: usize = 2048;
-
-pub(crate) type NameField = [u8; NAME_BYTES_MAX + 1];
+const ROLE_MEMBER: u8 = 1;
+const ROLE_WITNESS: u8 = 2;
+/// The version without table areas, which is read too.
+const VERSION_FORMER: u32 = 1;
 
 record! {
     /// The first block of a superblock. Its last four bytes are the CRC32C of the rest
     /// of the block.
     SuperblockRow, 368 {
         0 magic: [u8; 8], "`HOTSETPL`";
-        8 version: u32, "1; any other is refused";
+        8 version: u32, "2; 1 is upgraded, any other is refused";
         12 role: u8, "1 a member that holds lines, 2 a witness";
         13 flags: u8, "bit 0: closed in order, and complete";
         14 members: u8, "rows of members that follow";
@@ -55,7 +51,7 @@ record! {
         96 log_end: u64, "if closed in order: the sequence number after the last of the log";
         104 next_volume: u32, "the id that the next new volume gets; never given twice";
         108 volumes: u32, "rows of volumes";
-        112 table_bytes: u32, "bytes of the rows of volumes, from the second block on";
+        112 table_bytes: u32, "bytes of the rows of volumes";
         116 table_crc: u32, "their CRC32C";
         120 hints: u8, "the policy's hints: 0 none, 1 in hints A, 2 in hints B";
         121 reserved: [u8; 3], "zero";
@@ -79,19 +75,6 @@ record! {
         24 reserved: u64, "zero";
         32 name: [u8; 64], "its name: length, then bytes";
         96 domain: [u8; 64], "its failure domain, likewise";
-    }
-}
-
-record! {
-    /// The fixed part of a volume's row; the record of its origin follows.
-    VolumeRow, 96 {
-        0 id: u32, "its id in the keys of lines";
-        4 flags: u32, "bit 0: its origin was quiesced, and may be others' work since; all others are zero";
-        8 sectors: u64, "its size in sectors of 512 bytes";
-        16 record_bytes: u32, "bytes of its origin's record, at most 2048";
-        20 reserved: u32, "zero";
-        24 reserved2: u64, "zero";
-        32 name: [u8; 64], "its name: length, then bytes";
     }
 }
 
@@ -129,25 +112,6 @@ pub struct Member {
     pub name: String,
     /// What it fails with.
     pub domain: String,
-}
-
-/// A flag of a volume: its origin was quiesced for others to change it, so that its
-/// lines are not to be trusted by the next incarnation.
-pub const VOLUME_QUIESCED: u32 = 1;
-
-/// A volume whose lines the pool may hold.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Volume {
-    /// Its id in the keys of lines; never 0.
-    pub id: u32,
-    /// See [`VOLUME_QUIESCED`].
-    pub flags: u32,
-    /// Its size in sectors.
-    pub sectors: u64,
-    /// What it is called.
-    pub name: String,
-    /// What is known of its origin; opaque here.
-    pub origin: Vec<u8>,
 }
 
 /// A superblock.
@@ -197,101 +161,24 @@ pub struct Superblock {
     /// The members of the pool.
     pub members: Vec<Member>,
     /// The volumes whose lines it may hold.
-    pub volumes: Vec<Volume>,
-}
-
-/// Why there is no superblock.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum SuperblockError {
-    /// Nothing but zeroes.
-    Blank,
-    /// The superblock of another version.
-    Version(u32),
-    /// A superblock, but damaged: how.
-    Damaged(&'static str),
-    /// Something else.
-    Foreign(Foreign),
-}
-
-impl fmt::Display for SuperblockError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SuperblockError::Blank => write!(f, "it is blank"),
-            SuperblockError::Version(version) => {
-                write!(
-                    f,
-                    "its format has version {version}, this is version {VERSION}"
-                )
-            }
-            SuperblockError::Damaged(how) => write!(f, "its superblock is damaged: {how}"),
-            SuperblockError::Foreign(what) => write!(f, "it holds {what}"),
-        }
-    }
-}
-
-/// As much of a name as a superblock holds.
-pub fn fitting(name: &str) -> &str {
-    let mut end = name.len().min(NAME_BYTES_MAX);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    &name[..end]
-}
-
-pub(crate) fn name_field(name: &str) -> NameField {
-    let name = fitting(name);
-    let end = name.len();
-    let mut field = [0; NAME_BYTES_MAX + 1];
-    field[0] = end as u8;
-    field[1..=end].copy_from_slice(name.as_bytes());
-    field
-}
-
-pub(crate) fn name_of(field: &NameField) -> Result<String, SuperblockError> {
-    let bytes = field.get(1..=usize::from(field[0]));
-    let text = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());
-    text.map(str::to_owned)
-        .ok_or(SuperblockError::Damaged("a name is no text"))
+    pub volumes: VolumeTable,
 }
 
 impl Superblock {
-    /// Bytes that the rows of volumes take.
-    fn table_bytes(&self) -> usize {
-        let row = |v: &Volume| VolumeRow::BYTES + v.origin.len();
-        self.volumes.iter().map(row).sum()
-    }
-
-    /// Whether it can be written: members, volumes and their records fit.
+    /// Whether it can be written: members, and volumes with the longest records, fit.
     pub fn fits(&self) -> bool {
-        self.members.len() <= MEMBERS_MAX
-            && self.table_bytes() <= SUPERBLOCK_BYTES - TABLE_AT
-            && self
-                .volumes
-                .iter()
-                .all(|v| v.origin.len() <= ORIGIN_RECORD_BYTES_MAX)
+        let room = volumes_fitting(self.table_areas().map_or(0, |[area, _]| area.blocks));
+        self.members.len() <= MEMBERS_MAX && self.volumes.rows() as usize <= room
     }
 
     /// Writes the superblock; the bytes that are to be written, a whole number of
-    /// blocks. `out` has room for [`SUPERBLOCK_BLOCKS`].
+    /// blocks. `out` has room for [`SUPERBLOCK_BLOCKS`]. What its volumes have beyond that
+    /// belongs into the table area of the same copy.
     pub fn encode(&self, out: &mut [u8]) -> usize {
-        assert!(out.len() == SUPERBLOCK_BYTES && self.fits());
+        assert!(out.len() == SUPERBLOCK_BYTES && self.members.len() <= MEMBERS_MAX);
         out.fill(0);
-        let mut at = TABLE_AT;
-        for volume in &self.volumes {
-            let row = VolumeRow {
-                id: volume.id,
-                flags: volume.flags,
-                sectors: volume.sectors,
-                record_bytes: volume.origin.len() as u32,
-                reserved: 0,
-                reserved2: 0,
-                name: name_field(&volume.name),
-            };
-            row.encode(&mut out[at..]);
-            at += VolumeRow::BYTES;
-            out[at..at + volume.origin.len()].copy_from_slice(&volume.origin);
-            at += volume.origin.len();
-        }
+        let (head, _) = self.volumes.parts();
+        out[TABLE_AT..TABLE_AT + head.len()].copy_from_slice(head);
         let (hints, hints_bytes, hints_crc, hints_part) = match self.hints {
             None => (0, 0, 0, 0),
             Some((which, bytes, crc, part)) => (which + 1, bytes, crc, part),
@@ -299,7 +186,10 @@ impl Superblock {
         let row = SuperblockRow {
             magic: MAGIC,
             version: VERSION,
-            role: if self.role == Role::Member { 1 } else { 2 },
+            role: match self.role {
+                Role::Member => ROLE_MEMBER,
+                Role::Witness => ROLE_WITNESS,
+            },
             flags: if self.clean { FLAG_CLEAN } else { 0 },
             members: self.members.len() as u8,
             map: self.map.map_or(0, |map| map + 1),
@@ -315,9 +205,9 @@ impl Superblock {
             log_start: self.log_start,
             log_end: self.log_end,
             next_volume: self.next_volume,
-            volumes: self.volumes.len() as u32,
-            table_bytes: (at - TABLE_AT) as u32,
-            table_crc: crc_fast::crc32_iscsi(&out[TABLE_AT..at]),
+            volumes: self.volumes.rows(),
+            table_bytes: self.volumes.len() as u32,
+            table_crc: self.volumes.crc(),
             hints,
             reserved: [0; 3],
             hints_bytes,
@@ -343,11 +233,41 @@ impl Superblock {
             row.encode(out);
         }
         set_checksum(out);
-        at.next_multiple_of(BLOCK_BYTES)
+        (TABLE_AT + head.len()).next_multiple_of(BLOCK_BYTES)
     }
 
-    /// Reads a copy of a superblock from the bytes of its area.
-    pub fn decode(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
+    /// The version of the format that a superblock was written in, by its bytes.
+    pub fn version(bytes: &[u8]) -> u32 {
+        SuperblockRow::decode(bytes).version
+    }
+
+    /// The part of a table area that belongs to a copy, the first or the second, by the bytes of
+    /// its superblock; `None` if it has all rows, or is no superblock of this version.
+    pub fn table_area(bytes: &[u8], copy: usize) -> Option<Area> {
+        let row = SuperblockRow::decode(bytes);
+        let beyond = blocks_beyond(row.table_bytes);
+        let is_ours = row.magic == MAGIC && row.version == VERSION && has_checksum(bytes);
+        if !is_ours || beyond == 0 || !is_line(row.line_blocks) {
+            return None;
+        }
+        let areas = match row.role {
+            ROLE_MEMBER => plan_of(row.blocks, row.line_blocks)?.tables,
+            _ => WITNESS_TABLES,
+        };
+        let Area { start, blocks } = areas[copy];
+        let blocks = (beyond <= blocks).then_some(beyond)?;
+        Some(Area { start, blocks })
+    }
+
+    fn table_areas(&self) -> Option<[Area; 2]> {
+        match self.role {
+            Role::Member => plan_of(self.blocks, self.line_blocks).map(|plan| plan.tables),
+            Role::Witness => Some(WITNESS_TABLES),
+        }
+    }
+
+    /// Reads a copy of a superblock from the bytes of its area, and of [`Superblock::table_area`].
+    pub fn decode(bytes: &[u8], tail: &[u8]) -> Result<Superblock, SuperblockError> {
         if bytes.len() < SUPERBLOCK_BYTES {
             return Err(SuperblockError::Damaged("it is cut short"));
         }
@@ -365,19 +285,15 @@ impl Superblock {
             ));
         }
         // A newer version may mean anything by its bytes, but not by these.
-        if row.version != VERSION {
+        if row.version != VERSION && row.version != VERSION_FORMER {
             return Err(SuperblockError::Version(row.version));
         }
-        let table = TABLE_AT + row.table_bytes as usize;
-        let table = bytes[..SUPERBLOCK_BYTES].get(TABLE_AT..table);
-        let table = table.filter(|table| crc_fast::crc32_iscsi(table) == row.table_crc);
-        let table = table.ok_or(SuperblockError::Damaged(
-            "the volumes' checksum does not match",
-        ))?;
-        let superblock = Superblock {
+        let head = &bytes[TABLE_AT..SUPERBLOCK_BYTES];
+        let table = (row.volumes, row.table_bytes, row.table_crc);
+        let mut superblock = Superblock {
             role: match row.role {
-                1 => Role::Member,
-                2 => Role::Witness,
+                ROLE_MEMBER => Role::Member,
+                ROLE_WITNESS => Role::Witness,
                 _ => return Err(SuperblockError::Damaged("its role makes no sense")),
             },
             clean: row.flags & FLAG_CLEAN != 0,
@@ -403,20 +319,36 @@ impl Superblock {
             name: name_of(&row.name)?,
             host: name_of(&row.host)?,
             members: members(bytes, row.members)?,
-            volumes: volumes(table, row.volumes)?,
+            volumes: VolumeTable::decode(table, head, tail)?,
         };
+        superblock.check_lengths()?;
+        if row.version == VERSION_FORMER {
+            superblock.upgrade();
+        }
         superblock.check()?;
         Ok(superblock)
     }
 
-    fn check(&self) -> Result<(), SuperblockError> {
+    /// Takes the room of the last lines for the table areas.
+    fn upgrade(&mut self) {
+        let plan = plan_of(self.blocks, self.line_blocks);
+        let plan = plan.filter(|plan| plan.places == self.slots);
+        self.slots = plan.map_or(0, |plan| plan.slots);
+    }
+
+    fn check_lengths(&self) -> Result<(), SuperblockError> {
         let damaged = |how| Err(SuperblockError::Damaged(how));
-        if !self.line_blocks.is_power_of_two() || self.line_blocks > 256 {
+        if !is_line(self.line_blocks) {
             return damaged("its line length makes no sense");
         }
         if !self.region_blocks.is_power_of_two() || self.region_blocks < self.line_blocks {
             return damaged("its region length makes no sense");
         }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), SuperblockError> {
+        let damaged = |how| Err(SuperblockError::Damaged(how));
         if self.map.is_some_and(|map| map > 1) || self.hints.is_some_and(|(which, ..)| which > 1) {
             return damaged("it names a place that does not exist");
         }
@@ -428,10 +360,18 @@ impl Superblock {
 
     /// Where everything is on the device; `None` for a witness.
     pub fn plan(&self) -> Option<Plan> {
-        let sectors = block::Sectors(self.blocks.checked_mul(crate::BLOCK_SECTORS)?);
-        let plan = Plan::new(sectors, self.line_blocks).ok()?;
+        let plan = plan_of(self.blocks, self.line_blocks)?;
         (self.role == Role::Member && plan.slots == self.slots).then_some(plan)
     }
+}
+
+fn plan_of(blocks: u64, line_blocks: u32) -> Option<Plan> {
+    let sectors = block::Sectors(blocks.checked_mul(crate::BLOCK_SECTORS)?);
+    Plan::new(sectors, line_blocks).ok()
+}
+
+fn is_line(blocks: u32) -> bool {
+    blocks.is_power_of_two() && blocks <= 256
 }
 
 fn members(bytes: &[u8], count: u8) -> Result<Vec<Member>, SuperblockError> {
@@ -449,27 +389,4 @@ fn members(bytes: &[u8], count: u8) -> Result<Vec<Member>, SuperblockError> {
         })
     };
     rows.take(usize::from(count)).map(member).collect()
-}
-
-fn volumes(mut table: &[u8], count: u32) -> Result<Vec<Volume>, SuperblockError> {
-    let mut volumes = Vec::new();
-    for _ in 0..count {
-        let cut = SuperblockError::Damaged("the rows of volumes end too soon");
-        let (row, rest) = table
-            .split_at_checked(VolumeRow::BYTES)
-            .ok_or(cut.clone())?;
-        let row = VolumeRow::decode(row);
-        let (origin, rest) = rest
-            .split_at_checked(row.record_bytes as usize)
-            .ok_or(cut)?;
-        table = rest;
-        volumes.push(Volume {
-            id: row.id,
-            flags: row.flags,
-            sectors: row.sectors,
-            name: name_of(&row.name)?,
-            origin: origin.to_vec(),
-        });
-    }
-    Ok(volumes)
 }

@@ -11,9 +11,7 @@ use block::{
 use control::address::NbdUri;
 use control::config::{self, Config, Name};
 use control::memory::Room;
-use layout::{
-    BLOCK_BYTES, LOG_WITNESS_BYTES, LogSuperblock, SUPERBLOCK_BLOCKS, Superblock, newest,
-};
+use layout::{BLOCK_BYTES, LOG_WITNESS_BYTES, LogSuperblock, WITNESS_BLOCKS};
 use node::{Event, LogWitness, Platform, Process, Remembered};
 use origin::Identity;
 use shard::{Disk, Local};
@@ -29,7 +27,6 @@ use std::time::Duration;
 const TURNS: usize = 6;
 /// What opening a disk takes.
 const OPENING: Nanos = Nanos::from_micros(200);
-const SUPERBLOCK_BYTES: usize = SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES;
 /// The time of day when a world begins, in seconds since 1970.
 const BEGAN: u64 = 1_800_000_000;
 /// Draws names that nobody has had.
@@ -108,7 +105,8 @@ impl Machine {
             IoResult::Ok((name.to_string(), (disk, medium)))
         };
         let pools = config.pools.iter();
-        let witnesses = pools.map(|pool| beside(&pool.name.value, 2 * SUPERBLOCK_BYTES as u64));
+        let witnesses =
+            pools.map(|pool| beside(&pool.name.value, WITNESS_BLOCKS * BLOCK_BYTES as u64));
         let witnesses = witnesses.collect::<IoResult<_>>()?;
         let volumes = config.volumes.iter().filter(|v| !v.log.value.is_empty());
         let logs = volumes.map(|volume| beside(&volume.name.value, LOG_WITNESS_BYTES));
@@ -372,15 +370,18 @@ impl Platform for SimPlatform {
         let others = self.machine.witnesses.iter();
         let others = others.filter(|(pool, _)| !ours.contains(&pool.as_str()));
         let remembered = others.filter_map(|(pool, (_, medium))| {
-            let mut bytes = vec![0; 2 * SUPERBLOCK_BYTES];
-            medium.latest(Lba::ZERO, &mut bytes);
-            let (first, second) = bytes.split_at(SUPERBLOCK_BYTES);
-            let superblock = newest(Superblock::decode(first), Superblock::decode(second)).ok()?;
+            let superblock = layout::witness_superblock(|area| {
+                let mut bytes = vec![0; area.blocks as usize * BLOCK_BYTES];
+                medium.latest(area.lba(Lba::ZERO, 0), &mut bytes);
+                Some(bytes)
+            });
+            let superblock = superblock.ok()?;
             Some(Remembered {
                 file: pool.into(),
                 pool: superblock.label,
                 volumes: superblock
                     .volumes
+                    .volumes()
                     .into_iter()
                     .map(|volume| volume.name)
                     .collect(),

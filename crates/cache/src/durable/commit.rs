@@ -220,8 +220,8 @@ async fn checkpoint<P: Device>(
     core.counters.count(Counter::Checkpoints);
     let keys = keys_of(core, member);
     let mut page = 0;
-    while page < area.blocks {
-        let pages = (area.blocks - page).min(CHUNK_BLOCKS as u64);
+    while page < plan.pages() {
+        let pages = (plan.pages() - page).min(CHUNK_BLOCKS as u64);
         let mut buf = core.env.pool.take(pages as usize * BLOCK_BYTES);
         for (number, bytes) in (page..).zip(buf.chunks_exact_mut(BLOCK_BYTES)) {
             let entries = entries(core, member, &keys, number);

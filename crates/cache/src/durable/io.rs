@@ -5,7 +5,8 @@ use crate::core::Core;
 use crate::counters::Counter;
 use crate::devices::{DeviceState, Member};
 use crate::health::Fault;
-use block::{Buf, Deadline, Device, Env, Fua, IoResult, Kind, Lba, Nanos, Shared};
+use block::{Buf, Deadline, Device, Env, Fua, IoResult, Kind, Lba, Nanos, Sectors, Shared};
+use layout::{BLOCK_BYTES, Superblock};
 use std::rc::Rc;
 
 /// Attempts before a write counts as failed: one sector may have been bad, and
@@ -15,6 +16,9 @@ const ATTEMPTS: u32 = 3;
 /// How long a device may take to answer a read while nobody waits for it but who opens
 /// the pool.
 pub(super) const READ_MAX: Nanos = Nanos::from_secs(30);
+
+/// Bytes of a table area that are read or written at once.
+pub(super) const TABLE_CHUNK_BYTES: usize = 64 * BLOCK_BYTES;
 
 /// What is done to a member.
 pub(crate) enum Do {
@@ -109,4 +113,31 @@ pub(crate) async fn readable<D: Device>(
         Err(error) if error.kind() == Kind::Media => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// As much of the table area of a copy of a superblock as its rows take, on a device that is used
+/// from `base` on; nothing if that cannot be read.
+pub(crate) async fn table_area<D: Device>(
+    device: &D,
+    base: Lba,
+    (superblock, copy): (Option<&[u8]>, usize),
+    env: &Env,
+    limit: Nanos,
+) -> IoResult<Vec<u8>> {
+    let area = superblock.and_then(|bytes| Superblock::table_area(bytes, copy));
+    let extent = area.map(|area| area.extent(base));
+    let whole = device.geometry().extent();
+    let Some(extent) = extent.filter(|extent| whole.contains(*extent)) else {
+        return Ok(Vec::new());
+    };
+    let mut table = Vec::new();
+    while (table.len() as u64) < extent.len.bytes() {
+        let at = extent.start + Sectors(table.len() as u64 / block::SECTOR_BYTES);
+        let bytes = TABLE_CHUNK_BYTES.min(extent.len.bytes() as usize - table.len());
+        match readable(device, at, bytes, env, limit).await? {
+            Some(chunk) => table.extend(chunk),
+            None => return Ok(Vec::new()),
+        }
+    }
+    Ok(table)
 }

@@ -37,12 +37,13 @@ mod warm;
 pub(crate) use bitmap::Marking;
 pub use durability::Durability;
 pub use open::{Found, OpenReport, Opened, origin_record_on};
+use store::Copies;
 pub(crate) use store::{NewStore, Store};
 use table::Bits;
 
 use crate::writes::Writes;
 use block::{BoxDevice, Mutex, Proof, Signal};
-use layout::{Superblock, Uuid, Volume};
+use layout::{Superblock, Uuid, Volume, VolumeTable};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -61,11 +62,12 @@ pub(crate) struct Durable {
     witness_uuid: Cell<Uuid>,
     /// The superblock that it has.
     record: RefCell<Option<Superblock>>,
-    /// Which copy of its superblock is written last, once that is known.
-    witness_last: Cell<Option<usize>>,
+    witness_copies: Copies,
     pub(crate) pool: Uuid,
     /// What all superblocks say, and what of it all are known to say.
     superblock: block::Durable<PoolState>,
+    /// Volumes that were encoded last, and how.
+    encoded: RefCell<(Volumes, VolumeTable)>,
     /// Of blocks of the log written since the pool was opened.
     incarnation: Cell<u32>,
     /// A member was lost since the superblocks were written.
@@ -98,13 +100,26 @@ pub(crate) struct PoolState {
     clean: bool,
     /// The id of the next volume that comes.
     next_volume: u32,
-    volumes: Vec<Volume>,
+    volumes: Volumes,
 }
 
+/// The volumes that a pool remembers, by id. Images share what no change has come to.
+type Volumes = Rc<BTreeMap<u32, Volume>>;
+
 impl PoolState {
-    /// Whether it has no room for another volume, or no more ids.
-    fn is_full(&self) -> bool {
-        self.next_volume >= crate::lines::VOLUME_IDS || self.volumes.len() == layout::VOLUMES_MAX
+    /// Whether it has no room for another volume than so many, or no more ids.
+    fn is_full(&self, room: usize) -> bool {
+        self.next_volume >= crate::lines::VOLUME_IDS || self.volumes.len() >= room
+    }
+
+    fn named(&self, name: &str) -> Option<&Volume> {
+        self.volumes.values().find(|volume| volume.name == name)
+    }
+
+    fn forget(&mut self, name: &str) {
+        if let Some(id) = self.named(name).map(|volume| volume.id) {
+            Rc::make_mut(&mut self.volumes).remove(&id);
+        }
     }
 }
 
@@ -146,31 +161,43 @@ impl Durable {
         self.superblock.proof(|held| held.next_volume >= next)
     }
 
-    /// The id of a volume: a new one if it is not remembered, or in another size.
-    pub(crate) fn volume_id(&self, name: &str, sectors: u64) -> Option<u32> {
+    /// The volumes of `pool` as superblocks have them.
+    fn table_of(&self, pool: &PoolState) -> VolumeTable {
+        let mut encoded = self.encoded.borrow_mut();
+        if !Rc::ptr_eq(&encoded.0, &pool.volumes) {
+            let table = VolumeTable::of(pool.volumes.values());
+            *encoded = (pool.volumes.clone(), table);
+        }
+        encoded.1.clone()
+    }
+
+    /// The id of a volume: a new one if it is not remembered, or in another size. `None` if so
+    /// many are remembered as there is `room` for.
+    pub(crate) fn volume_id(&self, name: &str, sectors: u64, room: usize) -> Option<u32> {
         {
             let now = self.superblock.now();
-            match now.volumes.iter().find(|v| v.name == name) {
+            match now.named(name) {
                 Some(known) if known.sectors == sectors => return Some(known.id),
-                None if now.is_full() => return None,
+                None if now.is_full(room) => return None,
                 _ => {}
             }
         }
         let id = self.superblock.change(|pool| {
             // Its end may have been cut off and grown again since.
-            pool.volumes.retain(|v| v.name != name);
-            if pool.is_full() {
+            pool.forget(name);
+            if pool.is_full(room) {
                 return None;
             }
             let id = pool.next_volume;
             pool.next_volume += 1;
-            pool.volumes.push(Volume {
+            let volume = Volume {
                 id,
                 flags: 0,
                 sectors,
                 name: name.to_owned(),
                 origin: Vec::new(),
-            });
+            };
+            Rc::make_mut(&mut pool.volumes).insert(id, volume);
             Some(id)
         });
         self.activity.notify();
@@ -196,8 +223,7 @@ impl Durable {
     /// Whether the volume of the line `key` has lines still.
     fn knows(&self, key: policy::Key) -> bool {
         let (volume, _) = crate::lines::split_key(key);
-        let known = |v: &Volume| v.id == volume;
-        self.superblock.now().volumes.iter().any(known)
+        self.superblock.now().volumes.contains_key(&volume)
     }
 
     /// Whether a line of `volume` that holds `block` may differ from the origin.

@@ -14,9 +14,9 @@
 
 use super::bitmap::{keep_marked, write_image};
 use super::durability::Durability;
-use super::io::{READ_MAX, readable};
+use super::io::{READ_MAX, readable, table_area};
 use super::membership::{Given, Membership, Verdict, command_name, refuse, unusable};
-use super::store::NewStore;
+use super::store::{Copies, NewStore};
 use super::superblocks::{WITNESS_SECTORS, claim, write_superblocks};
 use super::{Durable, PoolState};
 use crate::cache::Cache;
@@ -28,7 +28,7 @@ use crate::pool_device::PoolDevice;
 use block::{Deadline, Device, Env, Extent, IoError, IoResult, Kind, Lba, Mutex, Signal};
 use layout::{
     BITMAP_BLOCKS, BLOCK_BYTES, BLOCK_SECTORS, Bitmap, MEMBERS_MAX, NAME_BYTES_MAX, PROBE_BYTES,
-    Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, Uuid, current_superblock,
+    Plan, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, Uuid, current_superblock,
     first_superblock, fitting, newest_bitmap, second_superblock,
 };
 use policy::Policy;
@@ -86,6 +86,37 @@ fn too_many_devices(pool: &str) -> IoError {
     IoError::new(Kind::Invalid, what).on(pool.to_owned())
 }
 
+/// Whether the superblock of a device that is new has room for so many volumes.
+fn has_room<D: Device>(device: &PoolDevice<D>, line_blocks: u32, volumes: usize) -> IoResult {
+    // What has no room for a line is refused as such.
+    let plan = Plan::new(device.extent.len, line_blocks).ok();
+    match plan.map(|plan| plan.volumes()) {
+        Some(room) if room < volumes => {
+            let what = format!(
+                "too small for a pool of {volumes} volumes, it has room for {room}: give it more room"
+            );
+            refuse(&device.device, what)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A device that is reinitialised, and has no room for the volumes that the pool remembers.
+fn too_small<D: Device>(
+    given: &[Given<D>],
+    verdict: &Verdict,
+    line_blocks: u32,
+) -> Option<(usize, IoError)> {
+    let volumes = verdict.newest.as_ref()?.volumes.rows() as usize;
+    let memberships = verdict.memberships.iter().enumerate();
+    let new = memberships.filter(|(_, is)| !matches!(is, Membership::Current(_)));
+    let small = |(nth, _): (usize, _)| {
+        let refused = has_room(&given[nth].device, line_blocks, volumes).err()?;
+        Some((nth, refused))
+    };
+    new.filter_map(small).next()
+}
+
 /// The superblock of a device or of a part of it.
 async fn probe<D: Device>(
     device: &D,
@@ -106,10 +137,12 @@ async fn probe<D: Device>(
         // What is behind the superblock may be what cannot be read; it adds no more
         // of a device that is ours.
         start = readable(device, part.start, SUPERBLOCK_BYTES, env, READ_MAX).await?;
-        start = start.filter(|start| Superblock::decode(start).is_ok());
+        let tail = table_area(device, part.start, (start.as_deref(), 0), env, READ_MAX).await?;
+        start = start.filter(|start| Superblock::decode(start, &tail).is_ok());
     }
     let start = start.as_deref();
-    let first = first_superblock(start);
+    let tail = table_area(device, part.start, (start, 0), env, READ_MAX).await?;
+    let first = first_superblock(start, &tail);
     let blocks = match &first {
         Ok(superblock) if superblock.role == Role::Member => {
             superblock.blocks.min(bytes / BLOCK_BYTES as u64)
@@ -119,10 +152,12 @@ async fn probe<D: Device>(
     };
     let last = part.start + block::Sectors((blocks - SUPERBLOCK_BLOCKS) * BLOCK_SECTORS);
     let end = readable(device, last, SUPERBLOCK_BYTES, env, READ_MAX).await?;
+    let end = end.as_deref();
+    let tail = table_area(device, part.start, (end, 1), env, READ_MAX).await?;
     Ok(current_superblock(
         start,
         first,
-        second_superblock(end.as_deref()),
+        second_superblock(end, &tail),
     ))
 }
 
@@ -135,7 +170,7 @@ pub async fn origin_record_on<D: Device>(
 ) -> IoResult<Option<(u64, Vec<u8>)>> {
     let superblock = probe(device, device.geometry().extent(), env).await?.ok();
     Ok(superblock.and_then(|superblock| {
-        let mut volumes = superblock.volumes.into_iter();
+        let mut volumes = superblock.volumes.volumes().into_iter();
         let found = volumes.find(|known| known.name == volume)?;
         Some((superblock.sequence, found.origin))
     }))
@@ -201,7 +236,11 @@ impl<P: Device> Cache<P> {
         });
         let (verdict, bitmap) = loop {
             let verdict = Verdict::on(&given, witness.as_ref(), &durability, line_blocks)?;
-            match bitmaps_of(&given, &verdict, &env).await {
+            let bitmaps = match too_small(&given, &verdict, line_blocks) {
+                Some(small) => Err(small),
+                None => bitmaps_of(&given, &verdict, &env).await,
+            };
+            match bitmaps {
                 Ok(bitmap) => break (verdict, bitmap),
                 Err((nth, error)) => absent.push((given.remove(nth).at, error.to_string())),
             }
@@ -213,7 +252,7 @@ impl<P: Device> Cache<P> {
             .map_or(1, |h| h.next_volume.max(1));
         let volumes = newest_superblock
             .as_ref()
-            .map_or(Vec::new(), |h| h.volumes.clone());
+            .map_or(Vec::new(), |h| h.volumes.volumes());
         let quiesced = |v: &layout::Volume| v.flags & layout::VOLUME_QUIESCED != 0;
         let (quiesced, volumes): (Vec<_>, _) = volumes.into_iter().partition(quiesced);
         let numbered = witness.as_ref().map_or(0, |superblock| superblock.given);
@@ -230,13 +269,14 @@ impl<P: Device> Cache<P> {
                 None => Uuid((durability.uuids)()),
             }),
             record: RefCell::new(witness),
-            witness_last: Cell::new(None),
+            witness_copies: Copies::default(),
+            encoded: RefCell::default(),
             superblock: block::Durable::new(
                 PoolState {
                     epoch: if as_before { epoch } else { epoch + 1 },
                     clean: false,
                     next_volume,
-                    volumes,
+                    volumes: Rc::new(volumes.into_iter().map(|v| (v.id, v)).collect()),
                 },
                 newest.max(numbered),
             ),
@@ -346,6 +386,8 @@ impl<P: Device> Cache<P> {
         if core.state.borrow().devices.kept().len() == MEMBERS_MAX {
             return Err(too_many_devices(&durable.label));
         }
+        let volumes = durable.superblock.now().volumes.len();
+        has_room(&device, core.shape.blocks(), volumes)?;
         let id = self.add_member(device, Some(NewStore::New(Uuid(uuid))))?;
         // It counts from here on, and gets no less than what is marked now.
         drop(durable.table.intent.image());

@@ -86,6 +86,11 @@ fn may_return<P: Device>(core: &Core<P>, durable: &Durable, member: &Member<P>) 
     if durable.closed.get() {
         return error(Kind::Invalid, "its pool is closed");
     }
+    let store = member.store.as_ref().expect("it may return");
+    if store.plan.volumes() < durable.superblock.now().volumes.len() {
+        let what = "has no room for the volumes that the pool remembers by now";
+        return error(Kind::Invalid, what);
+    }
     match core.state.borrow().devices.kept().len() < MEMBERS_MAX {
         true => Ok(()),
         false => error(Kind::Invalid, "its pool is full of others: remove one"),
@@ -173,6 +178,6 @@ impl Store {
         self.map.set(None);
         self.generation.set(self.generation.get().wrapping_add(1));
         self.hints.set(None);
-        self.superblock_last.set(None);
+        self.copies.forget();
     }
 }

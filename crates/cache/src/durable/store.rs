@@ -3,8 +3,25 @@
 use crate::lines::Shape;
 use crate::pool_device::PoolDevice;
 use block::{Buf, Device, Env, IoError, IoResult, Kind, Lba};
-use layout::{Area, BLOCK_BYTES, Bitmap, Plan, PlanError, Superblock, Uuid};
+use layout::{Area, BLOCK_BYTES, Bitmap, Plan, PlanError, Superblock, Uuid, VolumeTable};
 use std::cell::{Cell, RefCell};
+
+/// What is known of the two copies of a superblock.
+#[derive(Default)]
+pub(crate) struct Copies {
+    /// Which one is written last.
+    pub(super) last: Cell<Option<usize>>,
+    /// The rows of which each table area has its part.
+    pub(super) tables: RefCell<[Option<VolumeTable>; 2]>,
+}
+
+impl Copies {
+    /// Nothing is known of what they hold.
+    pub(super) fn forget(&self) {
+        self.last.set(None);
+        self.tables.take();
+    }
+}
 
 /// The metadata of one member.
 pub(crate) struct Store {
@@ -22,8 +39,7 @@ pub(crate) struct Store {
     pub(crate) log_next: Cell<u64>,
     /// The policy's hints: which of the two areas, bytes, their checksum, which part.
     pub(crate) hints: Cell<Option<(u8, u32, u32, u32)>>,
-    /// Which copy of its superblock is written last, once that is known.
-    pub(crate) superblock_last: Cell<Option<usize>>,
+    pub(super) copies: Copies,
     /// The version of the bitmap last written.
     pub(crate) bitmap_version: Cell<u64>,
     /// What was marked when the pool was opened.
@@ -107,7 +123,7 @@ impl NewStore {
             log_start: Cell::new(1),
             log_next: Cell::new(1),
             hints: Cell::new(None),
-            superblock_last: Cell::new(None),
+            copies: Copies::default(),
             bitmap_version: Cell::new(0),
             found: None,
             warm: Cell::new(true),

@@ -1,7 +1,8 @@
 //! Writing the superblocks: who is in the pool, and which volumes it may hold.
 //!
 //! Order: both copies on every member, one after the other, then those of the
-//! witness. What follows is not done before all have it. A device that becomes a
+//! witness. A copy is a superblock and its table area, which is durable before the superblock is
+//! written, and is not written again while it has the rows of now. What follows is not done before all have it. A device that becomes a
 //! member is claimed before anything else is written to it.
 //!
 //! What each superblock says is decided and encoded before anything is waited for.
@@ -13,15 +14,18 @@
 //! opening gives it again, after which a device that goes back to what it was in an opening
 //! that was cut short would pass for one that has all.
 
-use super::io::{Do, perform, readable};
+use super::io::{Do, TABLE_CHUNK_BYTES, perform, readable, table_area};
+use super::store::Copies;
 use super::{Durable, PoolState};
 use crate::core::Core;
 use crate::counters::Counter;
 use crate::devices::Member;
-use block::{BoxDevice, Device, Fua, Image, Lba, Nanos, Shared};
+use block::{BoxDevice, Device, Fua, Image, Lba, Nanos, SECTOR_BYTES, Sectors, Shared};
 use futures_util::future::join_all;
-use layout::{BLOCK_BYTES, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError};
-use std::cell::Cell;
+use layout::{
+    BLOCK_BYTES, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, VOLUMES_MAX, VolumeTable,
+    WITNESS_BLOCKS, WITNESS_TABLES, volumes_fitting,
+};
 use std::rc::Rc;
 
 const SUPERBLOCK_BYTES: usize = SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES;
@@ -31,6 +35,34 @@ pub(super) const WITNESS_SECTORS: u64 = 2 * SUPERBLOCK_BLOCKS * layout::BLOCK_SE
 const GIVEN_AT_A_TIME: u64 = 16;
 /// How long a witness that fails is left alone before it is tried again.
 const RETRY: Nanos = Nanos::from_millis(100);
+
+/// A superblock as it is written.
+struct Encoded {
+    superblock: Shared,
+    volumes: VolumeTable,
+}
+
+impl<P: Device> Core<P> {
+    /// Volumes that all superblocks have room for.
+    pub(crate) fn volumes_max(&self, durable: &Durable) -> usize {
+        let members = self.state.borrow().devices.kept();
+        let stores = members.iter().filter_map(|member| member.store.as_ref());
+        let least = stores.map(|store| store.plan.volumes()).min();
+        let witness = durable.witness.as_ref().map(|witness| {
+            let is_whole = witness.geometry().sectors.0 >= WITNESS_BLOCKS * layout::BLOCK_SECTORS;
+            volumes_fitting(if is_whole {
+                WITNESS_TABLES[0].blocks
+            } else {
+                0
+            })
+        });
+        least
+            .into_iter()
+            .chain(witness)
+            .min()
+            .unwrap_or(VOLUMES_MAX)
+    }
+}
 
 /// Writes the superblocks of all members and of the witness; with a greater epoch if
 /// a member was lost. The caller holds the lock.
@@ -80,10 +112,13 @@ fn known_to_all(durable: &Durable, image: Image<PoolState>) {
     durable.marked.notify();
 }
 
-fn encode<P: Device>(core: &Core<P>, superblock: &Superblock) -> Shared {
+fn encode<P: Device>(core: &Core<P>, superblock: &Superblock) -> Encoded {
     let mut buf = core.env.pool.take(SUPERBLOCK_BYTES);
     let bytes = superblock.encode(&mut buf);
-    buf.share().slice(0..bytes)
+    Encoded {
+        superblock: buf.share().slice(0..bytes),
+        volumes: superblock.volumes.clone(),
+    }
 }
 
 /// Has the witness give the sequence number, and some more. One that has no superblock yet trusts
@@ -123,13 +158,64 @@ async fn write_witness<P: Device>(
     core: &Rc<Core<P>>,
     durable: &Durable,
     witness: &BoxDevice,
-    data: &Shared,
+    data: &Encoded,
 ) -> bool {
     let copies = [0, 1].map(|copy| Lba(copy * SUPERBLOCK_BLOCKS * layout::BLOCK_SECTORS));
-    for copy in in_turn(core, witness, copies, &durable.witness_last).await {
-        let written = witness.write(copies[copy], data.clone(), Fua::Yes).await;
-        if written.is_err() {
-            durable.witness_last.set(None);
+    let tables = WITNESS_TABLES.map(|area| area.extent(Lba(0)).start);
+    let known = &durable.witness_copies;
+    let order = in_turn(core, witness, Lba(0), copies, known).await;
+    let perform = async |what| match what {
+        Do::Write(at, data, fua) => witness.write(at, data, fua).await.is_ok(),
+        Do::Flush => witness.flush().await.is_ok(),
+    };
+    let written = write_copies(
+        core,
+        data,
+        order.map(|copy| (copy, copies[copy], tables[copy])),
+        known,
+        perform,
+    )
+    .await;
+    if !written {
+        known.forget();
+    }
+    written
+}
+
+/// Writes copies one after the other: which, where its superblock and its table area are.
+async fn write_copies<P: Device>(
+    core: &Core<P>,
+    data: &Encoded,
+    copies: [(usize, Lba, Lba); 2],
+    known: &Copies,
+    perform: impl AsyncFn(Do) -> bool,
+) -> bool {
+    for (copy, superblock, table) in copies {
+        let (_, tail) = data.volumes.parts();
+        let has = |table: &VolumeTable| table.is(&data.volumes);
+        let is_there = tail.is_empty() || known.tables.borrow()[copy].as_ref().is_some_and(has);
+        if !is_there {
+            known.tables.borrow_mut()[copy] = None;
+            let chunks = tail.chunks(TABLE_CHUNK_BYTES).enumerate();
+            for (n, chunk) in chunks {
+                let mut buf = core
+                    .env
+                    .pool
+                    .take(chunk.len().next_multiple_of(BLOCK_BYTES));
+                buf[..chunk.len()].copy_from_slice(chunk);
+                buf[chunk.len()..].fill(0);
+                let at = table + Sectors((n * TABLE_CHUNK_BYTES) as u64 / SECTOR_BYTES);
+                if !perform(Do::Write(at, buf.share(), Fua::No)).await {
+                    return false;
+                }
+            }
+            if !perform(Do::Flush).await {
+                return false;
+            }
+            known.tables.borrow_mut()[copy] = Some(data.volumes.clone());
+        }
+        let write = Do::Write(superblock, data.superblock.clone(), Fua::Yes);
+        if !perform(write).await {
             return false;
         }
     }
@@ -141,31 +227,28 @@ async fn write_witness<P: Device>(
 async fn in_turn<P: Device, D: Device>(
     core: &Core<P>,
     device: &D,
+    base: Lba,
     copies: [Lba; 2],
-    last: &Cell<Option<usize>>,
+    known: &Copies,
 ) -> [usize; 2] {
-    if last.get().is_none() {
+    let (env, limit) = (&core.env, core.metadata_timeout());
+    if known.last.get().is_none() {
         let mut found = Vec::new();
-        for at in copies {
-            let bytes = readable(
-                device,
-                at,
-                SUPERBLOCK_BYTES,
-                &core.env,
-                core.metadata_timeout(),
-            )
-            .await;
+        for (copy, at) in copies.into_iter().enumerate() {
+            let bytes = readable(device, at, SUPERBLOCK_BYTES, env, limit).await;
             let bytes = bytes.ok().flatten();
+            let tail = table_area(device, base, (bytes.as_deref(), copy), env, limit).await;
+            let tail = tail.unwrap_or_default();
             let unread = Err(SuperblockError::Damaged("it cannot be read"));
-            found.push(bytes.map_or(unread, |bytes| Superblock::decode(&bytes)));
+            found.push(bytes.map_or(unread, |bytes| Superblock::decode(&bytes, &tail)));
         }
-        last.set(Some(match &found[..] {
+        known.last.set(Some(match &found[..] {
             [Ok(first), Ok(second)] if second.sequence > first.sequence => 1,
             [Err(SuperblockError::Damaged(_)), _] => 1,
             _ => 0,
         }));
     }
-    match last.get() {
+    match known.last.get() {
         Some(1) => [0, 1],
         _ => [1, 0],
     }
@@ -209,7 +292,7 @@ fn superblock_of_pool<P: Device>(
         name: String::new(),
         host: durable.host.clone(),
         members: members.iter().map(member).collect(),
-        volumes: pool.volumes.clone(),
+        volumes: durable.table_of(pool),
     }
 }
 
@@ -258,15 +341,13 @@ fn superblock_of_member<P: Device>(shared: &Superblock, member: &Member<P>) -> S
 async fn write_superblock<P: Device>(
     core: &Rc<Core<P>>,
     member: &Rc<Member<P>>,
-    data: Shared,
+    data: Encoded,
 ) -> bool {
     let store = member.store.as_ref().expect("a member that is kept");
     let copies = store.plan.superblocks.map(|area| store.at(area, 0));
-    for copy in in_turn(core, &member.device, copies, &store.superblock_last).await {
-        let write = Do::Write(copies[copy], data.clone(), Fua::Yes);
-        if !perform(core, member, write).await {
-            return false;
-        }
-    }
-    true
+    let tables = store.plan.tables.map(|area| area.extent(store.base).start);
+    let order = in_turn(core, &member.device, store.base, copies, &store.copies).await;
+    let order = order.map(|copy| (copy, copies[copy], tables[copy]));
+    let perform = async |what| perform(core, member, what).await;
+    write_copies(core, &data, order, &store.copies, perform).await
 }

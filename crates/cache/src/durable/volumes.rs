@@ -1,8 +1,8 @@
 //! The volumes that a pool remembers, and what is kept of their origins.
 
+use super::Durable;
 use super::bitmap::Marking;
 use super::superblocks::write_superblocks;
-use super::{Durable, PoolState};
 use crate::cache::Cache;
 use block::{Device, Sectors};
 use layout::{ORIGIN_RECORD_BYTES_MAX, VOLUME_QUIESCED, Volume};
@@ -19,7 +19,7 @@ impl<P: Device> Cache<P> {
             let pool = durable.superblock.now();
             let each = pool
                 .volumes
-                .iter()
+                .values()
                 .map(|v| (v.name.clone(), Sectors(v.sectors)));
             each.collect()
         })
@@ -29,8 +29,7 @@ impl<P: Device> Cache<P> {
     pub fn origin_record(&self, volume: &str) -> Vec<u8> {
         let find = |durable: &Rc<Durable>| {
             let pool = durable.superblock.now();
-            let found = pool.volumes.iter().find(|v| v.name == volume);
-            found.map(|v| v.origin.clone())
+            pool.named(volume).map(|v| v.origin.clone())
         };
         self.durable().and_then(find).unwrap_or_default()
     }
@@ -42,16 +41,13 @@ impl<P: Device> Cache<P> {
         let Some(durable) = self.durable() else {
             return false;
         };
-        let known = |v: &Volume| v.name == volume;
-        let is_known = durable.superblock.now().volumes.iter().any(known);
-        if !is_known || record.len() > ORIGIN_RECORD_BYTES_MAX {
+        let Some(id) = durable.superblock.now().named(volume).map(|v| v.id) else {
+            return false;
+        };
+        if record.len() > ORIGIN_RECORD_BYTES_MAX {
             return false;
         }
-        durable.superblock.change(|pool| {
-            for row in pool.volumes.iter_mut().filter(|v| known(v)) {
-                row.origin = record.to_vec();
-            }
-        });
+        durable.change_volume(id, |row| row.origin = record.to_vec());
         durable.note();
         true
     }
@@ -62,8 +58,7 @@ impl<P: Device> Cache<P> {
         let Some(durable) = self.durable() else {
             return;
         };
-        let forget = |pool: &mut PoolState| pool.volumes.retain(|v| v.name != volume);
-        durable.superblock.change(forget);
+        durable.superblock.change(|pool| pool.forget(volume));
         durable.note();
     }
 
@@ -105,35 +100,47 @@ impl<P: Device> Cache<P> {
             return;
         };
         let flag = if quiesced { VOLUME_QUIESCED } else { 0 };
-        let differs = |v: &Volume| v.id == id && v.flags & VOLUME_QUIESCED != flag;
-        if !durable.superblock.now().volumes.iter().any(differs) {
+        let differs = |v: &Volume| v.flags & VOLUME_QUIESCED != flag;
+        if !durable
+            .superblock
+            .now()
+            .volumes
+            .get(&id)
+            .is_some_and(differs)
+        {
             return;
         }
-        durable.superblock.change(|pool| {
-            for row in pool.volumes.iter_mut().filter(|v| v.id == id) {
-                row.flags ^= VOLUME_QUIESCED;
-            }
-        });
+        durable.change_volume(id, |row| row.flags ^= VOLUME_QUIESCED);
         durable.note();
     }
 }
 
 impl Durable {
+    fn change_volume(&self, id: u32, change: impl FnOnce(&mut Volume)) {
+        self.superblock.change(|pool| {
+            if let Some(row) = Rc::make_mut(&mut pool.volumes).get_mut(&id) {
+                change(row);
+            }
+        });
+    }
+
     /// Gives the volume with the id `old` another, under which it has no lines
     /// and nothing is kept of its origin. O(1); durable by the next
     /// [`Cache::remember`]. No write of it may be in flight, or not be durable:
     /// its bits are found by its id. `None` if there are no more ids.
     pub(crate) fn renumber(&self, old: u32) -> Option<u32> {
         let id = self.superblock.now().next_volume;
-        let is_known = self.superblock.now().volumes.iter().any(|v| v.id == old);
+        let is_known = self.superblock.now().volumes.contains_key(&old);
         if !is_known || id >= crate::lines::VOLUME_IDS {
             return None;
         }
         self.superblock.change(|pool| {
             pool.next_volume += 1;
-            for row in pool.volumes.iter_mut().filter(|v| v.id == old) {
+            let volumes = Rc::make_mut(&mut pool.volumes);
+            if let Some(mut row) = volumes.remove(&old) {
                 row.id = id;
                 row.origin.clear();
+                volumes.insert(id, row);
             }
         });
         let mut origins = self.origins.borrow_mut();

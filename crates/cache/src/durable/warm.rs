@@ -96,6 +96,8 @@ async fn load<P: Device>(core: &Rc<Core<P>>, member: &Rc<Member<P>>) -> Result<V
     }
     let mut keys = vec![0; member.slots.len()];
     let mut lost = vec![false; member.slots.len()];
+    // A log of the former version has lines where the table areas are now.
+    lost.resize(store.plan.places as usize, true);
     if let Some(map) = store.map.get() {
         load_map(core, member, map, &mut keys, &mut lost).await?;
     }
@@ -137,8 +139,8 @@ async fn load_map<P: Device>(
     let area = plan.maps[usize::from(map)];
     let each = entries_per_page(plan.line_blocks) as usize;
     let mut page = 0;
-    while page < area.blocks {
-        let pages = (area.blocks - page).min(CHUNK_BLOCKS);
+    while page < plan.pages() {
+        let pages = (plan.pages() - page).min(CHUNK_BLOCKS);
         let bytes = pages as usize * BLOCK_BYTES;
         let at = store.at(area, page);
         let buf = read(&member.device, at, bytes, &core.env, READ_MAX).await?;
@@ -148,7 +150,8 @@ async fn load_map<P: Device>(
             let first = number as usize * each;
             let slots = first..(first + each).min(keys.len());
             match MapPage::decode(block, store.device, plan.line_blocks, number, generation) {
-                Ok(page) if page.entries.len() == slots.len() => {
+                // A map of the former version has entries of lines where the table areas are now.
+                Ok(page) if page.entries.len() >= slots.len() => {
                     let state = &mut *core.state.borrow_mut();
                     for (local, entry) in slots.zip(&page.entries) {
                         keys[local] = entry.key;

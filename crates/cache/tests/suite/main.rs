@@ -7,6 +7,7 @@ mod engine;
 mod explain;
 mod faults;
 mod forgetful;
+mod former;
 mod late_writes;
 mod limits;
 mod lost_writes;

@@ -48,7 +48,7 @@ impl Place {
             world.add_disk(spec).unwrap()
         };
         let origin = add("origin", 64, 2000);
-        let witness = add("witness", 1, 50);
+        let witness = add("witness", 17, 50);
         let pool = (0..pool)
             .map(|i| add(&format!("pool-{i}"), 8, 100))
             .collect();

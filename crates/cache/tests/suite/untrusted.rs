@@ -253,7 +253,7 @@ fn a_device_of_incarnations_that_were_cut_short_is_not_trusted() {
         let sectors = layout::SUPERBLOCK_BLOCKS * layout::BLOCK_SECTORS;
         let (buf, result) = device.read(Lba(0), rig.buf(sectors).await).await;
         result.unwrap();
-        let mut superblock = layout::Superblock::decode(&buf).unwrap();
+        let mut superblock = layout::Superblock::decode(&buf, &[]).unwrap();
         superblock.epoch += 5;
         for area in superblock.plan().unwrap().superblocks {
             let mut buf = rig.buf(sectors).await;
@@ -286,7 +286,7 @@ fn a_power_cut_while_a_device_is_initialised_leaves_nothing_of_before_to_trust()
             let disk = rig.local.disk(rig.pool[0]).unwrap();
             let (buf, result) = disk.read(Lba(0), rig.buf(sectors).await).await;
             result.unwrap();
-            let mut superblock = layout::Superblock::decode(&buf).unwrap();
+            let mut superblock = layout::Superblock::decode(&buf, &[]).unwrap();
             (superblock.device, superblock.epoch) = (layout::Uuid(7), superblock.epoch + 5);
             for area in superblock.plan().unwrap().superblocks {
                 let mut buf = rig.buf(sectors).await;

@@ -4,15 +4,17 @@ use super::arrays;
 use super::doors;
 use super::roles;
 use super::write_back;
-use crate::config::{At, Config, Device, Name, Pool};
+use crate::config::{At, Config, Device, Name, Pool, Volume};
 use crate::place::Place;
 use crate::problem::Problem;
 use block::{Nanos, Sectors};
 use cache::{DEVICES_MAX, VOLUMES_MAX};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The least memory for data in flight.
 const BUFFERS_BYTES_MIN: u64 = 32 << 20;
+/// The most volumes of a daemon.
+const DAEMON_VOLUMES_MAX: usize = 16_384;
 
 /// Appends what does not agree; `drives` are the models that a device can have.
 pub fn agreement(config: &Config, drives: &[&str], problems: &mut Vec<Problem>) {
@@ -34,8 +36,9 @@ pub(super) fn agreement_of(
     }
     for pool in &config.pools {
         engine(pool, problems);
-        room(config, pool, problems);
+        members(pool, problems);
     }
+    room(config, problems);
     arrays::agree(config, problems);
     volumes(config, problems);
     roles::agree(config, at, problems);
@@ -161,28 +164,45 @@ fn engine(pool: &Pool, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Whether the pool's metadata has room for its devices and volumes.
-fn room(config: &Config, pool: &Pool, problems: &mut Vec<Problem>) {
+/// Whether the pool's metadata has room for its devices.
+fn members(pool: &Pool, problems: &mut Vec<Problem>) {
     let (name, devices) = (&pool.name.value, &pool.devices);
     if devices.value.len() > DEVICES_MAX {
         let what = format!("pool {name} has {} devices", devices.value.len());
         let remedy = format!("give at most {DEVICES_MAX}, or make an array of several");
         problems.push(Problem::new(devices.line, what, remedy));
     }
-    let volumes = config.volumes.iter().filter(|v| v.pool.value == *name);
-    if let Some(over) = volumes.clone().nth(VOLUMES_MAX) {
-        let what = format!("pool {name} has {} volumes", volumes.count());
-        let remedy = format!("a pool remembers at most {VOLUMES_MAX}; use another pool for some");
-        problems.push(Problem::new(over.pool.line, what, remedy));
+}
+
+/// Whether pools, and the daemon, have room for their volumes.
+fn room(config: &Config, problems: &mut Vec<Problem>) {
+    let mut by_pool: HashMap<&Name, Vec<&Volume>> = HashMap::new();
+    for volume in &config.volumes {
+        by_pool.entry(&volume.pool.value).or_default().push(volume);
+    }
+    for (name, volumes) in by_pool {
+        if let Some(over) = volumes.get(VOLUMES_MAX) {
+            let what = format!("pool {name} has {} volumes", volumes.len());
+            let remedy =
+                format!("a pool remembers at most {VOLUMES_MAX}; use another pool for some");
+            problems.push(Problem::new(over.pool.line, what, remedy));
+        }
+    }
+    if let Some(over) = config.volumes.get(DAEMON_VOLUMES_MAX) {
+        let what = format!("there are {} volumes", config.volumes.len());
+        let remedy = format!("a daemon serves at most {DAEMON_VOLUMES_MAX}; run another for some");
+        problems.push(Problem::new(over.line, what, remedy));
     }
 }
 
 /// Whether volumes and pools can be what they are to be on what they name.
 fn volumes(config: &Config, problems: &mut Vec<Problem>) {
-    let device = |name: &Name| config.devices.iter().find(|d| d.name.value == *name);
+    let devices = config.devices.iter();
+    let devices: HashMap<&Name, &Device> = devices.map(|d| (&d.name.value, d)).collect();
+    let device = |name: &Name| devices.get(name).copied();
+    let pools: HashSet<&Name> = config.pools.iter().map(|p| &p.name.value).collect();
     for volume in &config.volumes {
-        let mut pools = config.pools.iter();
-        if !pools.any(|p| p.name.value == volume.pool.value) {
+        if !pools.contains(&volume.pool.value) {
             let what = format!(
                 "volume {} names a pool {} that does not exist",
                 volume.name.value, volume.pool.value

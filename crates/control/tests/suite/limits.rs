@@ -62,7 +62,18 @@ fn all() -> Vec<Limit> {
                 devices("d", n) + &pool("p", &[], "") + &volumes
             },
             VOLUMES_MAX,
-            "a pool remembers at most 28",
+            "a pool remembers at most 4096",
+        ),
+        limit(
+            |n| {
+                let pools = (0..5).map(|i| pool(&format!("p{i}"), &[], ""));
+                let pools: String = pools.collect();
+                let volume = |i| volume(&format!("v{i}"), &format!("d{i}"), &format!("p{}", i % 5));
+                let volumes: String = (0..n).map(volume).collect();
+                devices("d", n) + &pools + &volumes
+            },
+            16_384,
+            "a daemon serves at most 16384",
         ),
         limit(
             |n| named(&"p".repeat(n)),

@@ -75,7 +75,12 @@ impl Copies {
             };
         }
         let start = image.read(0, image.bytes.min(PROBE_BYTES as u64)).ok();
-        let first = first_superblock(start.as_deref());
+        let tail = |bytes: Option<&[u8]>, copy| {
+            let area = bytes.and_then(|bytes| Superblock::table_area(bytes, copy));
+            area.and_then(|area| image.blocks(area).ok())
+                .unwrap_or_default()
+        };
+        let first = first_superblock(start.as_deref(), &tail(start.as_deref(), 0));
         let whole = image.bytes / BLOCK_BYTES as u64;
         let blocks = match &first {
             Ok(superblock) if superblock.role == Role::Member => superblock.blocks.min(whole),
@@ -86,8 +91,9 @@ impl Copies {
             (blocks - SUPERBLOCK_BLOCKS) * BLOCK_BYTES as u64,
             SUPERBLOCK_BYTES,
         );
+        let end = end.ok();
         Copies {
-            second: second_superblock(end.ok().as_deref()),
+            second: second_superblock(end.as_deref(), &tail(end.as_deref(), 1)),
             start,
             first,
         }
@@ -118,6 +124,10 @@ pub fn run(path: &Path, lines: bool, as_json: bool) -> Result<(), Failure> {
             return Err(Failure::Runtime(what));
         }
     };
+    let version = match &copies.start {
+        Some(start) if copies.first.is_ok() => Superblock::version(start),
+        _ => layout::VERSION,
+    };
     let mut damaged = Vec::new();
     for (copy, which) in [&copies.first, &copies.second].into_iter().zip(["A", "B"]) {
         match copy {
@@ -129,7 +139,7 @@ pub fn run(path: &Path, lines: bool, as_json: bool) -> Result<(), Failure> {
         }
     }
     let mut report = json!({
-        "format": layout::VERSION,
+        "format": version,
         "role": if superblock.role == Role::Member { "member" } else { "witness" },
         "pool": superblock.label,
         "pool_uuid": superblock.pool.to_string(),
@@ -143,7 +153,7 @@ pub fn run(path: &Path, lines: bool, as_json: bool) -> Result<(), Failure> {
         "members": superblock.members.iter().map(|m| json!({
             "device": m.name, "uuid": m.device.to_string(), "domain": m.domain, "lines": m.slots,
         })).collect::<Vec<_>>(),
-        "volumes": superblock.volumes.iter().map(|v| json!({
+        "volumes": superblock.volumes.volumes().iter().map(|v| json!({
             "name": v.name, "id": v.id, "bytes": v.sectors * block::SECTOR_BYTES,
             "origin_record_bytes": v.origin.len(),
         })).collect::<Vec<_>>(),
@@ -173,11 +183,11 @@ fn inspect_member(
     report: &mut Value,
     damaged: &mut Vec<String>,
 ) -> Result<(), Failure> {
-    let areas = plan.areas().map(|(name, area)| {
+    let areas = plan.areas().into_iter().map(|(name, area)| {
         let block = BLOCK_BYTES as u64;
         json!({ "area": name, "at": area.start * block, "bytes": area.blocks * block })
     });
-    report["areas"] = json!(areas);
+    report["areas"] = areas.collect();
     if plan.blocks * BLOCK_BYTES as u64 > image.bytes {
         damaged.push(format!("cut short: {} bytes are left", image.bytes));
         return Ok(());
@@ -252,7 +262,8 @@ fn read_map(
     };
     let each = entries_per_page(plan.line_blocks);
     let pages = image.blocks(plan.maps[usize::from(which)])?;
-    for (number, block) in (0..).zip(pages.chunks_exact(BLOCK_BYTES)) {
+    let pages = pages.chunks_exact(BLOCK_BYTES).take(plan.pages() as usize);
+    for (number, block) in (0..).zip(pages) {
         let page = MapPage::decode(
             block,
             superblock.device,

@@ -8,13 +8,14 @@ use super::claim::{OPEN_MAX, once_left};
 use super::ublk::stack::refuse_own;
 use block::{Deadline, IoError, IoResult, Kind, TargetId, Timer};
 use layout::{
-    BLOCK_BYTES, LOG_WITNESS_BYTES, LogSuperblock, SUPERBLOCK_BLOCKS, Superblock, SuperblockError,
-    newest,
+    Area, BLOCK_BYTES, LOG_WITNESS_BYTES, LogSuperblock, SUPERBLOCK_BLOCKS, Superblock,
+    SuperblockError, WITNESS_BLOCKS, witness_superblock,
 };
 use node::{LogWitness, Remembered};
 use shard::{Disk, Local};
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use uring::{DiskOptions, Uring, UringDriver};
 
@@ -45,12 +46,20 @@ pub async fn witness(
     local: &Local<UringDriver>,
 ) -> IoResult<(TargetId, Disk<UringDriver>)> {
     let path = file_of(state, pool);
-    let is_ours = |bytes: &[u8]| Superblock::decode(bytes).is_ok();
-    let whole = (2 * SUPERBLOCK_BYTES) as u64;
+    let is_ours = |bytes: &[u8]| superblock(bytes).is_ok();
+    let whole = WITNESS_BLOCKS * BLOCK_BYTES as u64;
     let (state, file) = (state.to_owned(), path.clone());
     let making = host.aside(move || make(&state, &file, whole, is_ours));
     in_time(&local.env().timer, &path, async { making.await? }).await?;
     open(&path, host, local).await
+}
+
+/// What the file beside a pool says.
+fn superblock(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
+    witness_superblock(|area: Area| {
+        let [start, end] = [area.start, area.end()].map(|block| block as usize * BLOCK_BYTES);
+        bytes.get(start..end).map(<[u8]>::to_vec)
+    })
 }
 
 /// The same beside the log of a volume.
@@ -84,11 +93,16 @@ fn make(state: &Path, path: &Path, whole: u64, is_ours: fn(&[u8]) -> bool) -> Io
         let what = "is somebody else's, or was cut short; move it away";
         return Err(IoError::new(Kind::Invalid, what).on(path.display().to_string()));
     }
+    let used = bytes
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .map_or(0, |last| last + 1);
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let fill = || {
         let mut file = File::create(&beside)?;
-        file.write_all(&bytes)?;
+        file.write_all(&bytes[..used])?;
+        allocate(&file, whole)?;
         file.sync_all()?;
         fs::rename(&beside, path)?;
         File::open(state)?.sync_all()
@@ -97,6 +111,15 @@ fn make(state: &Path, path: &Path, whole: u64, is_ours: fn(&[u8]) -> bool) -> Io
         let _ = fs::remove_file(&beside);
         cannot(path, cause)
     })
+}
+
+/// Gives a file so many bytes, which its file system has room for from then on.
+fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+    // SAFETY: `file` stays open during the call, which takes no memory of ours.
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as i64) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
 }
 
 /// What `work` at `path` comes to, unless the file system of `state` does not answer.
@@ -199,10 +222,9 @@ pub fn others(state: &Path, ours: &[String]) -> IoResult<Vec<Remembered>> {
         if bytes.len() < 2 * SUPERBLOCK_BYTES {
             continue;
         }
-        let (first, second) = bytes.split_at(SUPERBLOCK_BYTES);
-        if let Ok(superblock) = newest(Superblock::decode(first), Superblock::decode(second)) {
-            let volumes = superblock.volumes.into_iter().map(|volume| volume.name);
-            let volumes = volumes.collect();
+        if let Ok(superblock) = superblock(&bytes) {
+            let volumes = superblock.volumes.volumes().into_iter();
+            let volumes = volumes.map(|volume| volume.name).collect();
             found.push(Remembered {
                 file: path,
                 pool: superblock.label,

@@ -285,7 +285,7 @@ fn a_pool_that_names_another_host_is_left_alone() {
     let place = place();
     place.serve().stop();
     let mut bytes = fs::read(place.path("pool")).unwrap();
-    let mut superblock = Superblock::decode(&bytes).unwrap();
+    let mut superblock = Superblock::decode(&bytes, &[]).unwrap();
     superblock.host = "another".into();
     let plan = superblock.plan().unwrap();
     for copy in plan.superblocks {

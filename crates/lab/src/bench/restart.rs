@@ -138,14 +138,13 @@ fn fill(pool: &Path) -> io::Result<u64> {
     let mut bytes = vec![0; SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES];
     file.read_exact_at(&mut bytes, 0)?;
     let wrong = |what: String| io::Error::other(format!("the pool's superblock: {what}"));
-    let mut superblock = Superblock::decode(&bytes).map_err(|error| wrong(error.to_string()))?;
+    let mut superblock =
+        Superblock::decode(&bytes, &[]).map_err(|error| wrong(error.to_string()))?;
     let plan = superblock
         .plan()
         .ok_or_else(|| wrong("of no member".into()))?;
-    let volume = superblock
-        .volumes
-        .first()
-        .ok_or_else(|| wrong("no volume".into()))?;
+    let volumes = superblock.volumes.volumes();
+    let volume = volumes.first().ok_or_else(|| wrong("no volume".into()))?;
     let key = u64::from(volume.id) << LINE_BITS;
     let mut valid = layout::Mask::default();
     for block in 0..plan.line_blocks as usize {
@@ -156,7 +155,7 @@ fn fill(pool: &Path) -> io::Result<u64> {
     let lines = u64::from(plan.slots).min(volume.sectors / (line_blocks * 8));
     let each = u64::from(entries_per_page(plan.line_blocks));
     let mut block = vec![0; BLOCK_BYTES];
-    for number in 0..plan.maps[0].blocks {
+    for number in 0..plan.pages() {
         let slots = number * each..((number + 1) * each).min(plan.slots.into());
         let entry = |slot| match slot < lines {
             true => Entry {

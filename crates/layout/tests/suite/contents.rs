@@ -5,8 +5,8 @@ use block::{Extent, Lba, Sectors};
 use layout::{
     Area, BITMAP_BITS, BLOCK_BYTES, Bitmap, Change, Entry, Foreign, LogBlock, LogReader,
     MEMBERS_MAX, MapPage, Mask, Member, NAME_BYTES_MAX, ORIGIN_RECORD_BYTES_MAX, PageError,
-    PageHeader, Plan, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, Uuid, Volume,
-    entries_per_page, is_checksum, newest,
+    PageHeader, Plan, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, Uuid, VOLUMES_MAX,
+    Volume, VolumeTable, WITNESS_TABLES, entries_per_page, is_checksum, newest,
 };
 use std::collections::BTreeSet;
 
@@ -190,14 +190,17 @@ fn areas_are_where_the_plan_says() {
     assert_eq!(area.extent(Lba(64)), extent);
     for (mib, line_blocks) in [(16, 16), (700, 1), (3000, 16), (9000, 256)] {
         let plan = Plan::new(Sectors::from_mib(mib), line_blocks).unwrap();
-        let slots = u64::from(plan.slots);
+        let slots = u64::from(plan.places);
         let pages = slots.div_ceil(u64::from(entries_per_page(line_blocks)));
         assert_eq!(plan.log.blocks, (4 * pages).max(16));
         assert_eq!(plan.maps.map(|map| map.blocks), [pages; 2]);
         // Sixteen bytes for each slot, after a block that says what they are.
         let hints = 1 + slots.div_ceil(BLOCK_BYTES as u64 / 16);
         assert_eq!(plan.hints.map(|hints| hints.blocks), [hints; 2]);
-        assert_eq!(plan.lines.blocks, slots * u64::from(line_blocks));
+        assert_eq!(plan.lines.blocks, u64::from(plan.slots * line_blocks));
+        let first = plan.tables[0].start;
+        let lines = plan.lines.end()..plan.lines.end() + u64::from(line_blocks);
+        assert!(lines.contains(&first), "{plan:?}");
     }
 }
 
@@ -224,7 +227,7 @@ fn superblock() -> Superblock {
         name: "witness".into(),
         host: "host".into(),
         members: Vec::new(),
-        volumes: Vec::new(),
+        volumes: VolumeTable::default(),
     }
 }
 
@@ -245,20 +248,84 @@ fn a_superblock_fits_as_long_as_members_volumes_and_their_records_do() {
     };
     let with = |members: usize, volumes: Vec<Volume>| Superblock {
         members: (0..members).map(|_| member()).collect(),
-        volumes,
+        volumes: VolumeTable::of(&volumes),
         ..superblock()
     };
     assert!(with(MEMBERS_MAX, vec![volume(ORIGIN_RECORD_BYTES_MAX)]).fits());
     assert!(!with(MEMBERS_MAX + 1, Vec::new()).fits());
-    assert!(!with(0, vec![volume(ORIGIN_RECORD_BYTES_MAX + 1)]).fits());
     // As many as there is room for are written and read back, and no more fit.
     let many = |n: usize| (0..n).map(|_| volume(ORIGIN_RECORD_BYTES_MAX)).collect();
-    let most = (1..1000).find(|n| !with(1, many(*n + 1)).fits()).unwrap();
-    assert_eq!(most, layout::VOLUMES_MAX);
+    assert!(!with(1, many(VOLUMES_MAX + 1)).fits());
+    let full = with(1, many(VOLUMES_MAX));
+    assert!(full.fits());
     let mut bytes = vec![0; SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES];
-    let full = with(1, many(most));
-    assert!(full.encode(&mut bytes) <= bytes.len());
-    assert_eq!(Superblock::decode(&bytes), Ok(full));
+    full.encode(&mut bytes);
+    let (_, tail) = full.volumes.parts();
+    let area = Superblock::table_area(&bytes, 1).unwrap();
+    assert_eq!(area, WITNESS_TABLES[1]);
+    assert_eq!(Superblock::decode(&bytes, tail), Ok(full.clone()));
+    // The rest of the table is as much of a superblock as its beginning.
+    let mut flipped = tail.to_vec();
+    *flipped.last_mut().unwrap() ^= 1;
+    for tail in [&flipped[..], &tail[..tail.len() - 1], &[]] {
+        let damaged = SuperblockError::Damaged("the volumes' checksum does not match");
+        assert_eq!(Superblock::decode(&bytes, tail), Err(damaged));
+    }
+}
+
+#[test]
+fn a_small_device_has_room_for_as_many_volumes_as_before_and_a_large_one_for_all() {
+    let volumes = |mib| Plan::new(Sectors::from_mib(mib), 16).unwrap().volumes();
+    assert_eq!(Plan::new(Sectors(8 * 120), 1).unwrap().volumes(), 28);
+    assert_eq!([1, 8, 64, 512].map(volumes), [32, 59, 273, 1984]);
+    assert_eq!([1100, 1 << 20].map(volumes), [VOLUMES_MAX; 2]);
+    // The table areas take the last lines, and no line if there is one alone.
+    let plan = Plan::new(Sectors::from_mib(8), 16).unwrap();
+    assert_eq!(
+        (plan.places, plan.slots, plan.tables[0].blocks),
+        (124, 122, 16)
+    );
+    let plan = Plan::new(Sectors(8 * 530), 256).unwrap();
+    assert_eq!((plan.places, plan.slots, plan.volumes()), (1, 1, 28));
+}
+
+/// Where lines and metadata are does not change, so that lines stay where they were.
+#[test]
+fn a_superblock_of_the_former_version_is_upgraded_as_it_is_read() {
+    let plan = Plan::new(Sectors::from_mib(8), 16).unwrap();
+    let member = Superblock {
+        role: Role::Member,
+        blocks: plan.blocks,
+        slots: plan.places,
+        line_blocks: 16,
+        region_blocks: 16,
+        ..superblock()
+    };
+    let mut bytes = vec![0; SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES];
+    let mut read = |superblock: &Superblock, version: u8| {
+        superblock.encode(&mut bytes);
+        bytes[8] = version;
+        let crc = crc32c::crc32c(&bytes[..BLOCK_BYTES - 4]);
+        bytes[BLOCK_BYTES - 4..BLOCK_BYTES].copy_from_slice(&crc.to_le_bytes());
+        Superblock::decode(&bytes, &[])
+    };
+    let damaged = SuperblockError::Damaged("its size and its lines do not agree");
+    let upgraded = Superblock {
+        slots: plan.slots,
+        ..member.clone()
+    };
+    assert_eq!(read(&member, 1), Ok(upgraded.clone()));
+    assert_eq!(read(&upgraded, 2), Ok(upgraded.clone()));
+    assert_eq!(
+        read(&upgraded, 1).map(|superblock| superblock.slots),
+        Err(damaged.clone())
+    );
+    assert_eq!(read(&member, 2), Err(damaged));
+    assert_eq!(read(&superblock(), 1), Ok(superblock()));
+    for version in [0, 3] {
+        let other = SuperblockError::Version(version.into());
+        assert_eq!(read(&upgraded, version), Err(other));
+    }
 }
 
 #[test]
@@ -271,7 +338,7 @@ fn a_long_name_is_cut_between_two_characters() {
             ..superblock()
         }
         .encode(&mut bytes);
-        let label = Superblock::decode(&bytes).unwrap().label;
+        let label = Superblock::decode(&bytes, &[]).unwrap().label;
         assert!(name.starts_with(&label));
         assert!((NAME_BYTES_MAX - 1..=NAME_BYTES_MAX).contains(&label.len()));
     }

@@ -3,7 +3,7 @@
 use layout::{
     BITMAP_BITS, BLOCK_BYTES, Bitmap, Change, Entry, LogBlock, LogReader, MapPage, Mask, Member,
     PageError, PageHeader, Plan, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, Uuid,
-    Volume, entries_per_page, is_checksum, newest,
+    Volume, VolumeTable, entries_per_page, is_checksum, newest,
 };
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ prop_compose! {
         members in prop::collection::vec((any::<u128>(), any::<u32>(), name(), name()), 0..16),
         volumes in prop::collection::vec(
             (any::<[u32; 2]>(), any::<u64>(), name(), prop::collection::vec(any::<u8>(), 0..2048)),
-            0..layout::VOLUMES_MAX,
+            0..60,
         ),
         line in 0u32..9,
         blocks in 200_000u64..1 << 30,
@@ -55,10 +55,12 @@ prop_compose! {
                 .into_iter()
                 .map(|(uuid, slots, name, domain)| Member { device: Uuid(uuid), slots, name, domain })
                 .collect(),
-            volumes: volumes
-                .into_iter()
-                .map(|([id, flags], sectors, name, origin)| Volume { id, flags, sectors, name, origin })
-                .collect(),
+            volumes: VolumeTable::of(
+                &volumes
+                    .into_iter()
+                    .map(|([id, flags], sectors, name, origin)| Volume { id, flags, sectors, name, origin })
+                    .collect::<Vec<_>>(),
+            ),
         }
     }
 }
@@ -104,10 +106,15 @@ proptest! {
         prop_assert!(used <= SUPERBLOCK_BYTES && used % BLOCK_BYTES == 0);
         // Only what is used is written; what was there before follows.
         bytes[used..].fill(0x5a);
-        prop_assert_eq!(Superblock::decode(&bytes), Ok(superblock.clone()));
-        let at = flip % (used as u64 * 8);
-        bytes[at as usize / 8] ^= 1 << (at % 8);
-        match Superblock::decode(&bytes) {
+        let (_, tail) = superblock.volumes.parts();
+        let mut tail = tail.to_vec();
+        prop_assert_eq!(Superblock::decode(&bytes, &tail), Ok(superblock.clone()));
+        let area = Superblock::table_area(&bytes, 0);
+        prop_assert_eq!(area.map_or(0, |area| area.blocks), tail.len().div_ceil(BLOCK_BYTES) as u64);
+        let at = (flip % ((used + tail.len()) as u64 * 8)) as usize;
+        let all = bytes[..used].iter_mut().chain(&mut tail);
+        *all.into_iter().nth(at / 8).unwrap() ^= 1 << (at % 8);
+        match Superblock::decode(&bytes, &tail) {
             // Past the last volume nothing is meant.
             Ok(other) => prop_assert_eq!(&other, &superblock),
             Err(error) => prop_assert!(matches!(error, SuperblockError::Damaged(_)), "{:?}", error),
@@ -189,7 +196,7 @@ proptest! {
 
     #[test]
     fn no_bytes_make_a_decoder_panic(mut bytes in prop::collection::vec(any::<u8>(), SUPERBLOCK_BYTES), shift in 0u32..9) {
-        let _ = Superblock::decode(&bytes);
+        let _ = (Superblock::decode(&bytes, &bytes), Superblock::table_area(&bytes, 1));
         // With a right checksum, so that what follows it is reached.
         let crc = crc32c::crc32c(&bytes[4..BLOCK_BYTES]);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());

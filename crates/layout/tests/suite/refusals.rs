@@ -3,7 +3,7 @@
 
 use layout::{
     BLOCK_BYTES, Member, Plan, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, SuperblockRow,
-    Uuid,
+    Uuid, VolumeTable,
 };
 
 const BLOCKS: u64 = 200_000;
@@ -33,7 +33,7 @@ fn superblock(line_blocks: u32) -> Superblock {
         name: String::new(),
         host: String::new(),
         members: Vec::new(),
-        volumes: Vec::new(),
+        volumes: VolumeTable::default(),
     }
 }
 
@@ -46,7 +46,7 @@ fn encoded(superblock: &Superblock) -> Vec<u8> {
 fn read_back(change: impl FnOnce(&mut Superblock)) -> Result<Superblock, SuperblockError> {
     let mut superblock = superblock(16);
     change(&mut superblock);
-    Superblock::decode(&encoded(&superblock))
+    Superblock::decode(&encoded(&superblock), &[])
 }
 
 #[track_caller]
@@ -68,7 +68,7 @@ fn lengths_that_make_no_sense() {
     }
     assert!(read_back(|superblock| superblock.region_blocks = 16).is_ok());
     assert_eq!(
-        Superblock::decode(&encoded(&superblock(256))),
+        Superblock::decode(&encoded(&superblock(256)), &[]),
         Ok(superblock(256))
     );
 }
@@ -126,6 +126,6 @@ fn as_many_members_as_there_is_room_for() {
         let crc = crc32c::crc32c(first);
         bytes[crc_at..BLOCK_BYTES].copy_from_slice(&crc.to_le_bytes());
         let why = SuperblockError::Damaged("it has too many members");
-        assert_eq!(Superblock::decode(&bytes), Err(why));
+        assert_eq!(Superblock::decode(&bytes, &[]), Err(why));
     }
 }

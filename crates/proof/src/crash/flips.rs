@@ -163,7 +163,7 @@ impl Image {
             Structure::Map | Structure::Checksums => plan.maps.to_vec(),
             Structure::Hints => plan.hints.to_vec(),
             Structure::Data => vec![plan.lines],
-            Structure::Empty => plan.areas().map(|(_, area)| area).to_vec(),
+            Structure::Empty => plan.areas().into_iter().map(|(_, area)| area).collect(),
         }
     }
 }

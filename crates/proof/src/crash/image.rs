@@ -64,7 +64,7 @@ impl Image {
         let mut rng = Rng::fork(seed, 21);
         let made = life(seed, None, move |stage| Box::pin(make(stage, rng.bits())));
         let (images, ()) = made.expect("a sound pool");
-        let superblock = Superblock::decode(&images[0]).expect("a pool that was opened");
+        let superblock = Superblock::decode(&images[0], &[]).expect("a pool that was opened");
         let [pool, witness, origin] = images;
         Image {
             plan: superblock.plan().expect("a member"),
