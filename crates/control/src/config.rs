@@ -8,7 +8,7 @@ use crate::files::Files;
 pub use crate::parameter::{Bytes, Name, PolicyName, VolumeMode};
 use crate::problem::Problem;
 pub use crate::schema::{At, Row, Value};
-use crate::schema::{Reader, line_of, sections};
+use crate::schema::{LineEnds, Reader, sections};
 pub use cache::log::Cleaning;
 use raid::Level;
 use std::path::PathBuf;
@@ -219,9 +219,10 @@ pub fn parse(text: &str, problems: &mut Vec<Problem>) -> Config {
 /// Reads one file of a configuration, as [`parse`] does.
 pub(crate) fn part(text: &str, problems: &mut Vec<Problem>) -> Part {
     let before = problems.len();
+    let ends = &LineEnds::of(text);
     let (document, errors) = DeTable::parse_recoverable(text);
     for error in errors {
-        let line = line_of(text, &error.span().unwrap_or_default());
+        let line = ends.line(&error.span().unwrap_or_default());
         let remedy = "correct the TOML (https://toml.io)";
         problems.push(Problem::new(line, error.message().trim(), remedy));
     }
@@ -233,7 +234,7 @@ pub(crate) fn part(text: &str, problems: &mut Vec<Problem>) -> Part {
         &nothing
     };
     for (key, value) in root {
-        let line = line_of(text, &key.span());
+        let line = ends.line(&key.span());
         let name = key.get_ref().as_ref();
         let section = SECTIONS.iter().find(|(known, _)| *known == name);
         let (what, remedy) = match (section, value.get_ref()) {
@@ -257,26 +258,26 @@ pub(crate) fn part(text: &str, problems: &mut Vec<Problem>) -> Part {
         };
         problems.push(Problem::new(line, what, remedy));
     }
-    let line = root.get("daemon").map(|found| line_of(text, &found.span()));
+    let line = root.get("daemon").map(|found| ends.line(&found.span()));
     let daemon = match root.get("daemon").map(Spanned::get_ref) {
         Some(DeValue::Table(table)) => {
             let line = line.unwrap_or(1);
-            Daemon::read(reader(text, Daemon::TITLE, table, line, problems))
+            Daemon::read(reader(ends, Daemon::TITLE, table, line, problems))
         }
         _ => None,
     };
     let defaults = || {
-        let read = Daemon::read(reader(text, Daemon::TITLE, &nothing, 1, &mut Vec::new()));
+        let read = Daemon::read(reader(ends, Daemon::TITLE, &nothing, 1, &mut Vec::new()));
         read.expect("every parameter has a default")
     };
     let config = Config {
         daemon: daemon.unwrap_or_else(defaults),
-        devices: each(root, "device", text, Device::TITLE, Device::read, problems),
-        arrays: each(root, "array", text, Array::TITLE, Array::read, problems),
-        pools: each(root, "pool", text, Pool::TITLE, Pool::read, problems),
-        volumes: each(root, "volume", text, Volume::TITLE, Volume::read, problems),
-        attachments: each(root, "attach", text, Attach::TITLE, Attach::read, problems),
-        listeners: each(root, "listen", text, Listen::TITLE, Listen::read, problems),
+        devices: each(root, "device", ends, Device::TITLE, Device::read, problems),
+        arrays: each(root, "array", ends, Array::TITLE, Array::read, problems),
+        pools: each(root, "pool", ends, Pool::TITLE, Pool::read, problems),
+        volumes: each(root, "volume", ends, Volume::TITLE, Volume::read, problems),
+        attachments: each(root, "attach", ends, Attach::TITLE, Attach::read, problems),
+        listeners: each(root, "listen", ends, Listen::TITLE, Listen::read, problems),
         files: Files::default(),
     };
     Part {
@@ -294,7 +295,7 @@ fn title(name: &str, repeated: bool) -> String {
 }
 
 fn reader<'a>(
-    text: &'a str,
+    ends: &'a LineEnds,
     section: &'static str,
     table: &'a DeTable<'a>,
     line: u32,
@@ -302,7 +303,7 @@ fn reader<'a>(
 ) -> Reader<'a> {
     Reader {
         section,
-        text,
+        ends,
         table,
         line,
         problems,
@@ -313,7 +314,7 @@ fn reader<'a>(
 fn each<T>(
     root: &DeTable<'_>,
     name: &str,
-    text: &str,
+    ends: &LineEnds,
     title: &'static str,
     read: impl Fn(Reader<'_>) -> Option<T>,
     problems: &mut Vec<Problem>,
@@ -323,9 +324,9 @@ fn each<T>(
     };
     let mut all = Vec::new();
     for section in sections.iter() {
-        let line = line_of(text, &section.span());
+        let line = ends.line(&section.span());
         match section.get_ref() {
-            DeValue::Table(table) => all.extend(read(reader(text, title, table, line, problems))),
+            DeValue::Table(table) => all.extend(read(reader(ends, title, table, line, problems))),
             other => {
                 let what = format!("`{name}` holds a {}", other.type_str());
                 problems.push(Problem::new(line, what, format!("write {title}")));
@@ -343,7 +344,8 @@ fn alone<T>(
 ) -> Result<T, String> {
     let table = DeTable::parse(text).map_err(|error| error.message().to_owned())?;
     let mut problems = Vec::new();
-    let section = read(reader(text, title, table.get_ref(), 1, &mut problems));
+    let ends = LineEnds::of(text);
+    let section = read(reader(&ends, title, table.get_ref(), 1, &mut problems));
     let messages = || {
         let messages = problems.iter().map(|p| format!("{}; {}", p.what, p.remedy));
         messages.collect::<Vec<_>>().join("; ")

@@ -17,7 +17,7 @@ pub use change::Change;
 use crate::config::{Array, Config, Daemon, Name, Pool, Value, Volume, VolumeMode};
 use crate::files::Files;
 use crate::written::Section;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 /// One step.
 #[derive(Clone, Debug)]
@@ -170,14 +170,19 @@ struct Difference<'a, S> {
 
 impl<'a, S: Section> Difference<'a, S> {
     fn between(running: &'a [S], wanted: &'a [S]) -> Difference<'a, S> {
-        let find = |of: &'a [S], id: &str| of.iter().find(|section| section.id() == id);
-        let is_in = |of: &'a [S], section: &S| find(of, &section.id()).is_some();
+        let by_id = |of: &'a [S]| -> HashMap<String, &'a S> {
+            // Of two with one id the first counts.
+            let sections = of.iter().rev();
+            sections.map(|section| (section.id(), section)).collect()
+        };
+        let (before, after) = (by_id(running), by_id(wanted));
         let both = running
             .iter()
-            .filter_map(|section| Some((section, find(wanted, &section.id())?)));
+            .filter_map(|section| Some((section, *after.get(&section.id())?)));
+        let is_in = |of: &HashMap<String, &S>, section: &S| of.contains_key(&section.id());
         Difference {
-            gone: running.iter().filter(|s| !is_in(wanted, s)).collect(),
-            new: wanted.iter().filter(|s| !is_in(running, s)).collect(),
+            gone: running.iter().filter(|s| !is_in(&after, s)).collect(),
+            new: wanted.iter().filter(|s| !is_in(&before, s)).collect(),
             both: both.collect(),
         }
     }

@@ -61,17 +61,26 @@ impl Value {
 pub(crate) struct Reader<'a> {
     /// What errors call the section.
     pub(crate) section: &'static str,
-    pub(crate) text: &'a str,
+    pub(crate) ends: &'a LineEnds,
     pub(crate) table: &'a DeTable<'a>,
     /// The line of the section.
     pub(crate) line: u32,
     pub(crate) problems: &'a mut Vec<Problem>,
 }
 
-/// The line of a place in `text`.
-pub(crate) fn line_of(text: &str, span: &Range<usize>) -> u32 {
-    let before = &text.as_bytes()[..span.start.min(text.len())];
-    before.iter().filter(|byte| **byte == b'\n').count() as u32 + 1
+/// Where the lines of a text end, so that a place is found without counting through it.
+pub(crate) struct LineEnds(Vec<usize>);
+
+impl LineEnds {
+    pub(crate) fn of(text: &str) -> LineEnds {
+        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        LineEnds(ends.map(|(at, _)| at).collect())
+    }
+
+    /// The line of a place.
+    pub(crate) fn line(&self, span: &Range<usize>) -> u32 {
+        self.0.partition_point(|end| *end < span.start) as u32 + 1
+    }
 }
 
 impl Reader<'_> {
@@ -81,7 +90,7 @@ impl Reader<'_> {
 
     fn value<T: Parameter>(&mut self, key: &str) -> Option<At<T>> {
         let found = self.find(key)?;
-        let line = line_of(self.text, &found.span());
+        let line = self.ends.line(&found.span());
         let (what, remedy) = match T::read(found.get_ref()) {
             Ok(value) => return Some(At { value, line }),
             Err(Some(what)) => (what, format!("correct `{key}` of {}", self.section)),
@@ -126,7 +135,7 @@ impl Reader<'_> {
         for (key, _) in self.table {
             let name = key.get_ref().as_ref();
             if !known.contains(&name) {
-                let line = line_of(self.text, &key.span());
+                let line = self.ends.line(&key.span());
                 let what = format!("{} has no parameter `{name}`", self.section);
                 let remedy = format!("remove it, or use one of: {}", known.join(", "));
                 self.problems.push(Problem::new(line, what, remedy));

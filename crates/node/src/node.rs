@@ -45,14 +45,14 @@ use crate::platform::Platform;
 use crate::sink::Sink;
 use block::{Deadline, Device as _, Env, Extent, Gate, Lba, Nanos, Sectors, Signal};
 use cache::PoolDevice;
-use control::config::{self, Config, Name};
+use control::config::{Config, Name};
 use filter::{Latencies, Profiled, Tap, Tapped, Timed};
 use job::{Detaching, Jobs};
 use late::Returns;
 use queue::Queue;
 use refusal::{Refusal, refusal};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 use troubles::{Failing, Losses, Troubles};
 use waiting::Waiting;
@@ -176,11 +176,12 @@ impl<P: Platform> Node<P> {
             stopped: Cell::new(false),
         });
         let pools = node.pools.borrow().clone();
+        let volumes = config.volumes.iter();
+        let volumes = volumes.map(|v| (v.pool.as_str(), v.name.as_str()));
+        let volumes: HashSet<(&str, &str)> = volumes.collect();
         for (name, pool) in &pools {
-            let here = |volume: &config::Volume| volume.pool.value == *name;
             for (volume, _) in pool.cache.remembered() {
-                let mut volumes = config.volumes.iter().filter(|v| here(v));
-                if !volumes.any(|v| v.name.as_str() == volume) {
+                if !volumes.contains(&(name.as_str(), &volume)) {
                     pool.cache.forget(&volume);
                 }
             }
@@ -326,8 +327,9 @@ impl<P: Platform> Node<P> {
 async fn refuse_claimed<P: Platform>(config: &Config, platform: &P) -> Result<(), Refusal> {
     let ours: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
     for other in platform.other_pools(&ours).await.map_err(refusal)? {
-        let claimed = |v: &&config::Volume| other.volumes.iter().any(|n| n == v.name.as_str());
-        if let Some(volume) = config.volumes.iter().find(claimed) {
+        let claimed: HashSet<&str> = other.volumes.iter().map(String::as_str).collect();
+        let mut volumes = config.volumes.iter();
+        if let Some(volume) = volumes.find(|v| claimed.contains(v.name.as_str())) {
             let place = config.files.place(volume.line);
             return Err(format!(
                 "{place}: volume {} is claimed by two pools, {} and {}, which is not in the configuration; put it back there, or give it up by removing {}",

@@ -58,6 +58,8 @@ fn doors(config: &Config) -> impl Iterator<Item = Door> {
 /// Appends what is wrong with the doors of volumes' own: a volume that has one exists, and has
 /// no other unless it is shared.
 pub fn doors_of_volumes(config: &Config, problems: &mut Vec<Problem>) {
+    let volumes = config.volumes.iter();
+    let volumes: HashMap<&str, _> = volumes.map(|v| (v.name.as_str(), v)).collect();
     let mut first: HashMap<String, (&str, u32)> = HashMap::new();
     for door in doors(config) {
         let Door {
@@ -65,7 +67,7 @@ pub fn doors_of_volumes(config: &Config, problems: &mut Vec<Problem>) {
             section,
             line,
         } = door;
-        let Some(served) = config.volumes.iter().find(|v| v.name.as_str() == volume) else {
+        let Some(served) = volumes.get(volume.as_str()) else {
             let what = format!("{section} names a volume {volume} that does not exist");
             let remedy = "add a [[volume]] of that name, or correct the name";
             problems.push(Problem::new(line, what, remedy));
@@ -97,14 +99,17 @@ pub fn doors_of_volumes(config: &Config, problems: &mut Vec<Problem>) {
 
 /// Appends what is possible and reported each time: a volume that two file systems may have.
 pub(super) fn warn(config: &Config, found: &mut Vec<Problem>) {
+    let mut own: HashMap<String, Vec<String>> = HashMap::new();
+    for door in doors(config) {
+        let place = config.files.place(door.line);
+        own.entry(door.volume).or_default().push(place);
+    }
     let all = config.volumes.iter();
     for volume in all.filter(|v| v.shared.value && !v.read_only.value) {
         let name = &volume.name.value;
-        let own = doors(config).filter(|door| door.volume == name.as_str());
-        let own: Vec<String> = own.map(|door| config.files.place(door.line)).collect();
-        if own.is_empty() {
+        let Some(own) = own.get(name.as_str()) else {
             continue;
-        }
+        };
         let what = format!(
             "volume {name} is shared: it is an NBD export, and has a door of its own ({}); a file \
              system that is mounted by two of them is damaged",

@@ -1,10 +1,11 @@
 //! Whether this machine has what a configuration names.
 
 use super::arrays;
-use crate::config::{At, Config, Device, Listen, Name};
+use crate::config::{At, Config, Device, Listen, Name, Volume};
 use crate::memory;
 use crate::problem::Problem;
 use nbd::tls::{Acceptor, Identity, valid_between};
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Seek, SeekFrom};
 use std::net::TcpListener;
@@ -17,6 +18,10 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 /// Appends what this machine lacks of the devices: those that use them wait for that, or go
 /// without.
 pub fn devices(config: &Config, problems: &mut Vec<Problem>) {
+    let mut served: HashMap<&Name, Vec<&Volume>> = HashMap::new();
+    for volume in &config.volumes {
+        served.entry(&volume.origin.value).or_default().push(volume);
+    }
     for device in &config.devices {
         readable(&device.tls_ca, problems);
         let Some(path) = &device.path else { continue };
@@ -34,9 +39,8 @@ pub fn devices(config: &Config, problems: &mut Vec<Problem>) {
             let remedy = "give it a size that is a multiple of 512 bytes";
             problems.push(Problem::new(path.line, what, remedy));
         }
-        for volume in &config.volumes {
-            if volume.origin.value == device.name.value
-                && let Some(wanted) = &volume.size
+        for volume in served.get(&device.name.value).into_iter().flatten() {
+            if let Some(wanted) = &volume.size
                 && wanted.value.0 > size
             {
                 let what = format!(
@@ -52,11 +56,9 @@ pub fn devices(config: &Config, problems: &mut Vec<Problem>) {
 
 /// Appends what this machine has not memory for, as far as devices are files that can be opened.
 pub fn memory(config: &Config, problems: &mut Vec<Problem>) {
-    let size = |name: &Name| {
-        let mut devices = config.devices.iter();
-        let device = devices.find(|device| device.name.value == *name)?;
-        openable(device).ok()
-    };
+    let devices = config.devices.iter();
+    let devices: HashMap<&Name, &Device> = devices.map(|d| (&d.name.value, d)).collect();
+    let size = |name: &Name| openable(devices.get(name)?).ok();
     let needs = memory::needs(config, size);
     problems.extend(memory::shortage(&needs, memory::room(0)));
 }

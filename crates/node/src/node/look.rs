@@ -11,10 +11,11 @@ use crate::place::Role;
 use crate::platform::Platform;
 use block::{Driver, Nanos};
 use cache::{DeviceState, Fault};
-use control::config::{Bytes, Config, Name};
+use control::config::{Bytes, Name};
 use control::job::{Job, JobKind, JobState};
 use control::status::Array;
 use control::trouble::{Kind, Trouble};
+use std::collections::HashMap;
 use std::rc::Rc;
 
 /// How often it is looked.
@@ -135,12 +136,23 @@ impl<P: Platform> Node<P> {
         let config = self.devices.config();
         let mut list = List::default();
         self.of_waiting(&mut list);
+        let volumes = config.volumes.iter();
+        let journals = volumes.filter_map(|v| Some((&v.name.value, journal_of(v)?)));
+        let journals: HashMap<_, _> = journals.collect();
         for (name, served) in self.volumes.borrow().iter() {
             self.of_origin(name, served, &mut list);
-            of_log(&config, name, served, &mut list);
+            of_log(journals.get(name).copied(), name, served, &mut list);
         }
+        let pools = config.pools.iter();
+        let known = pools.map(|pool| (&pool.name.value, &pool.devices.value[..]));
+        let known: HashMap<_, _> = known.collect();
         for (name, pool) in self.pools.borrow().iter() {
-            of_pool(&config, name, pool, &mut list);
+            of_pool(
+                known.get(name).copied().unwrap_or(&[]),
+                name,
+                pool,
+                &mut list,
+            );
         }
         let (arrays, jobs) = (self.devices.reports(now), self.report_jobs());
         arrays
@@ -233,7 +245,7 @@ impl<P: Platform> Node<P> {
 }
 
 /// What is wrong with the log of a volume, and what is beside it.
-fn of_log<P: Platform>(config: &Config, name: &Name, served: &Served<P>, list: &mut List) {
+fn of_log<P: Platform>(journal: Option<&Name>, name: &Name, served: &Served<P>, list: &mut List) {
     let fronted = served.volume.inner();
     let (Some(log), Some(status)) = (fronted.log(), fronted.log_status()) else {
         return;
@@ -270,11 +282,7 @@ fn of_log<P: Platform>(config: &Config, name: &Name, served: &Served<P>, list: &
             "mend what fails there; it is tried again",
         );
     }
-    let volume = config
-        .volumes
-        .iter()
-        .find(|volume| volume.name.value == *name);
-    if let Some(journal) = volume.and_then(journal_of)
+    if let Some(journal) = journal
         && (status.forsaken || !log.had_journal())
     {
         list.add(
@@ -299,10 +307,8 @@ fn of_file(fails: Option<(String, String)>, list: &mut List) {
     }
 }
 
-fn of_pool<D: Driver>(config: &Config, name: &Name, pool: &Pool<D>, list: &mut List) {
+fn of_pool<D: Driver>(known: &[Name], name: &Name, pool: &Pool<D>, list: &mut List) {
     of_file(pool.witness.fails(), list);
-    let known = config.pools.iter().find(|known| known.name.value == *name);
-    let known: &[Name] = known.map_or(&[], |known| &known.devices.value);
     let reports = pool.cache.devices();
     let devices = pool.devices.borrow();
     if known.is_empty() && devices.is_empty() {
