@@ -1,6 +1,6 @@
 //! What is found on a pool's devices and must not be trusted, or not be needed.
 
-use crate::place::{LINE, Place, cut_off};
+use crate::place::{LINE, Place, Rig, cut_off};
 use block::{Device, Extent, Fua, Kind, Lba, Nanos, Sectors};
 use cache::{Counter, Found, Mode, PoolDevice};
 use futures_util::future::join;
@@ -172,6 +172,59 @@ fn a_power_cut_while_one_copy_of_a_superblock_is_torn_leaves_the_other() {
         }
         assert!((10..59).contains(&cuts), "{cuts}");
     }
+}
+
+/// Superblocks have no room for so many volumes: the rest of them is in the table areas.
+#[test]
+fn a_power_cut_amid_the_writing_of_many_volumes_leaves_the_old_or_the_new() {
+    const VOLUMES: u32 = 40;
+    let name = |number: u32| format!("volume {number}");
+    let record = move |rig: &Rig, byte: u8| {
+        for number in 0..VOLUMES {
+            rig.add(&name(number), rig.origin, Some(Sectors(8)));
+            assert!(rig.cache.set_origin_record(&name(number), &[byte; 2048]));
+        }
+    };
+    let mut cuts = 0;
+    for (step, seed) in (1..200).flat_map(|step| (0..4).map(move |seed| (step, seed))) {
+        let mut place = Place::new(step * 4 + seed, 1);
+        let filled = place.run(&[0], move |rig| async move {
+            rig.fill().await;
+            record(&rig, 1);
+            rig.volume.close().await;
+            rig.cache.close().await;
+        });
+        assert_eq!(filled, Outcome::Done);
+        let before = place.sim.world().steps();
+        place.cut_after(step);
+        let outcome = place.run(&[0], move |rig| async move {
+            record(&rig, 2);
+            rig.cache.remember().await;
+            // What is not durable by now is lost.
+            rig.cut();
+        });
+        assert_eq!(outcome, Outcome::PowerCut);
+        let is_past = place.sim.world().steps() - before < step;
+        cut_off(&mut place, outcome);
+        let again = place.run(&[0], move |rig| async move {
+            let found = rig.opened.devices[0].found;
+            assert!(matches!(found, Found::Lines { .. }), "{found:?}");
+            let all = (0..VOLUMES).map(|number| rig.cache.origin_record(&name(number)));
+            let all: Vec<_> = all.collect();
+            assert!([1, 2].map(|byte| vec![byte; 2048]).contains(&all[0]));
+            assert!(
+                all.iter().all(|one| *one == all[0]),
+                "some are old, some new"
+            );
+            rig.expect(0, LINE, 0).await;
+        });
+        assert_eq!(again, Outcome::Done, "step {step}, seed {seed}");
+        if is_past {
+            break;
+        }
+        cuts = step;
+    }
+    assert!((20..200).contains(&cuts), "{cuts}");
 }
 
 /// Its first write has two blocks, for there are volumes to be recorded.

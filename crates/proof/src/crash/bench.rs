@@ -27,14 +27,28 @@ pub(super) enum Phase {
     Closing,
 }
 
+/// What a pool has of its other volumes' records: their generations, from 1.
+#[derive(Default)]
+pub(super) struct Records {
+    pub(super) newest: Cell<u32>,
+    /// The newest that was made durable.
+    pub(super) durable: Cell<u32>,
+    /// Generations that are being made durable.
+    pub(super) under_way: Cell<u32>,
+}
+
 pub(super) struct Bench {
     pub(super) case: Arc<Case>,
     pub(super) origins: Vec<TargetId>,
     pub(super) pool: Vec<TargetId>,
     /// One for each pool.
     pub(super) witnesses: Vec<TargetId>,
+    /// The origin of the first pool's other volumes.
+    pub(super) neighbours: Option<TargetId>,
     pub(super) control: Control,
     pub(super) back_end: BackEnd,
+    /// The records of the first pool's other volumes.
+    pub(super) records: Records,
     pub(super) models: Vec<RefCell<Model>>,
     pub(super) report: RefCell<Report>,
     pub(super) phase: Cell<Phase>,
@@ -94,7 +108,7 @@ impl Bench {
         case: Arc<Case>,
         origins: Vec<TargetId>,
         pool: Vec<TargetId>,
-        witnesses: Vec<TargetId>,
+        (witnesses, neighbours): (Vec<TargetId>, Option<TargetId>),
         world: &World,
     ) -> Bench {
         let medium = |disk: &TargetId| world.medium(*disk).expect("it keeps bytes");
@@ -112,6 +126,7 @@ impl Bench {
             hung: vec![Cell::new(false); pool.len()],
             media: pool.iter().map(medium).collect(),
             images: RefCell::default(),
+            records: Records::default(),
             back_end: BackEnd::new(origins.iter().map(medium).collect()),
             control: world.control(),
             plugged: RefCell::new(vec![true; pool.len()]),
@@ -130,6 +145,7 @@ impl Bench {
             origins,
             pool,
             witnesses,
+            neighbours,
         }
     }
 
@@ -229,6 +245,7 @@ impl Bench {
         self.places.borrow_mut().fill(None);
         self.plugging.iter().for_each(|busy| busy.set(false));
         self.filling.set(0);
+        self.records.under_way.set(0);
         for seen in &self.recent {
             seen.take();
         }
@@ -357,6 +374,9 @@ impl Bench {
         }
         if restored {
             report.land(Landing::Standstill);
+        }
+        if self.records.under_way.get() > 0 {
+            report.land(Landing::Table);
         }
         let filling = self.filling.get() > 0;
         let lately = |seen: &Cell<(u64, Nanos)>, span| {

@@ -16,8 +16,10 @@ pub(super) const POOL: Domain = Domain(2);
 /// The daemon's own "power domain": a kill of the process.
 pub(super) const DAEMON: Domain = Domain(3);
 
-/// The size of the disk beside the pool.
+/// The size of the disk beside a pool whose superblocks have room for all of its volumes.
 pub(super) const WITNESS: Sectors = Sectors(64 * 8);
+/// The size of one with table areas.
+const WITNESS_WHOLE: Sectors = Sectors(layout::WITNESS_BLOCKS * layout::BLOCK_SECTORS);
 
 pub(super) type Leaf = Disk<SimDriver>;
 
@@ -57,6 +59,8 @@ pub enum Step {
     Rollback(usize),
     /// A volume is invalidated.
     Invalidate(usize),
+    /// The first pool gets new records of its other volumes.
+    Renew,
     /// The daemon stops in order, and another one starts.
     Stop,
 }
@@ -172,6 +176,8 @@ pub struct Case {
     pub origin_late: f64,
     /// How many pools there are; each has every so manieth disk.
     pub pools: usize,
+    /// Volumes that the first pool remembers beside these, with long records.
+    pub neighbours: u64,
     /// The volumes in each life; the last ones stay.
     pub settings: Vec<Vec<Setting>>,
     /// Service times of origins.
@@ -190,6 +196,14 @@ impl Case {
     /// What the daemon of life `number` is configured to serve.
     pub fn setting(&self, number: usize) -> &[Setting] {
         &self.settings[number.min(self.settings.len() - 1)]
+    }
+
+    /// The size of the disk beside a pool.
+    pub(super) fn witness(&self) -> Sectors {
+        match self.neighbours {
+            0 => WITNESS,
+            _ => WITNESS_WHOLE,
+        }
     }
 
     /// The pool that a disk belongs to.

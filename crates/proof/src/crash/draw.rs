@@ -96,6 +96,7 @@ impl Case {
             faults: Vec::new(),
             origin_late: 0.0,
             pools: 1,
+            neighbours: 0,
             settings: Vec::new(),
             origin_time: Span {
                 min: Nanos::from_micros(20),
@@ -287,6 +288,9 @@ impl Case {
         } else if rng.chance(0.15) {
             self.draw_lies(rng);
         }
+        if comings == Comings::Common && rng.chance(0.15) {
+            self.crowd(rng);
+        }
     }
 
     /// Inserts up to `most` steps anywhere.
@@ -325,6 +329,17 @@ impl Case {
                 }
             }
             self.settings.push(setting);
+        }
+    }
+
+    /// The pools remember more volumes than their superblocks have room for.
+    fn crowd(&mut self, rng: &mut Rng) {
+        self.neighbours = rng.between(30, 36);
+        let each = self.pool.iter_mut();
+        each.for_each(|sectors| *sectors += super::stage::TABLES);
+        for _ in 0..rng.between(2, 12) {
+            let at = rng.below(self.steps.len() as u64 + 1) as usize;
+            self.steps.insert(at, Step::Renew);
         }
     }
 

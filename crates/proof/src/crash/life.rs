@@ -5,6 +5,7 @@ use super::back_end::Since;
 use super::bench::{Bench, LastLook, Phase};
 use super::case::Step;
 use super::flushes;
+use super::neighbours;
 use super::stage::{self, Stage};
 use super::standstill;
 use crate::model::Space;
@@ -117,6 +118,7 @@ async fn perform(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, ste
         Step::Snapshot(volume) => standstill::work(bench, &env, stage, *volume, false).await,
         Step::Rollback(volume) => standstill::work(bench, &env, stage, *volume, true).await,
         Step::Invalidate(volume) => standstill::invalidate(bench, &env, stage, *volume).await,
+        Step::Renew => neighbours::renew_durably(bench, &stage.caches[0]).await,
         Step::Stop => bench.stopping.set(true),
     }
 }

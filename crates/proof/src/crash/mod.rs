@@ -25,6 +25,7 @@ mod flips;
 mod flushes;
 mod image;
 mod life;
+mod neighbours;
 mod report;
 mod run;
 mod shrink;

@@ -35,6 +35,7 @@ counted! {
     JournalWrap, "journal_wrap", "The log had come round to its start a few commits ago.";
     Checkpoint, "checkpoint", "A whole map had just been written to a pool device.";
     Mark, "mark", "A bitmap was on its way to the pool.";
+    Table, "table", "More rows of volumes than a superblock has room for were on their way to the pool.";
     Ejection, "ejection", "A pool device had just been ejected.";
     Recovery, "recovery", "The daemon was opening its pool.";
     Standstill, "standstill", "The back end had restored a volume, and nobody had invalidated it.";

@@ -1,9 +1,9 @@
 //! Runs one case: lives of a daemon on the same disks, one after the other.
 
 use super::bench::Bench;
-use super::case::WITNESS;
 use super::case::{Case, Cut, DAEMON, ORIGINS, POOL};
 use super::life;
+use super::neighbours;
 use super::report::{Event, Report};
 use super::stage::pool_name;
 use block::{Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId};
@@ -57,10 +57,21 @@ fn run_once(case: Arc<Case>) -> Outcomes {
     let pool: Vec<_> = pool.collect();
     let witnesses = (0..case.pools).map(|i| {
         let name = format!("witness-{i}");
-        add(name, WITNESS, Sectors(8), case.pool_time, POOL)
+        add(name, case.witness(), Sectors(8), case.pool_time, POOL)
     });
     let witnesses = witnesses.collect();
-    let bench = Rc::new(Bench::new(case, origins, pool, witnesses, &world));
+    let neighbours = (case.neighbours > 0).then(|| {
+        let name = "origin of neighbours".into();
+        add(
+            name,
+            neighbours::SECTORS,
+            Sectors(8),
+            case.origin_time,
+            ORIGINS,
+        )
+    });
+    let beside = (witnesses, neighbours);
+    let bench = Rc::new(Bench::new(case, origins, pool, beside, &world));
     let mut sim = Sim::new(world);
     let mut cuts = bench.case.cuts.iter().copied();
     while one_life(&mut sim, &bench, cuts.next()) {}

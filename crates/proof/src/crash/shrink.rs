@@ -20,6 +20,7 @@ pub fn shrink(case: &Case) -> (Case, String) {
         search.thin(|case| &mut case.cuts);
         search.try_one(|case| case.settings.truncate(1));
         search.try_one(|case| case.clients = 1);
+        search.try_one(|case| case.neighbours = 0);
         for cut in 0..search.best.cuts.len() {
             // A loss comes after one step at least.
             while search.try_one(|case| case.cuts[cut].after = (case.cuts[cut].after / 2).max(1)) {}
@@ -42,7 +43,7 @@ impl Search {
         let after: u64 = case.cuts.iter().map(|c| c.after).sum();
         let lists = case.steps.len() + case.faults.len() + case.cuts.len();
         let pieces = lists + case.settings.len();
-        (pieces, after + case.clients)
+        (pieces, after + case.clients + case.neighbours)
     }
 
     /// Takes the changed case if it fails; whether it did.

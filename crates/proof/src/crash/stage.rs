@@ -4,6 +4,7 @@
 use super::bench::Bench;
 use super::case::{Leaf, Setting};
 use super::flushes;
+use super::neighbours;
 use crate::model::Space;
 use block::{BoxDevice, Device, Fua, Gate, IoResult, Kind, Lba, Nanos, Sectors, TargetId};
 use cache::{Cache, Config, DeviceId, Durability, PoolDevice, Volume, VolumeConfig};
@@ -16,6 +17,8 @@ use std::task::Poll;
 /// What a pool disk has beside the lines that a case wants on it: superblocks, bitmap,
 /// log, maps and what the policy remembers.
 pub(super) const METADATA: Sectors = Sectors(96 * 8);
+/// What it has besides if its table areas are to have room for 40 volumes.
+pub(super) const TABLES: Sectors = Sectors(6 * 128 * 8);
 /// How often what is stuck is released while a pool is opened: no client waits
 /// for it, but somebody who looks on does.
 const TIMEOUT: Nanos = Nanos::from_millis(5);
@@ -128,7 +131,9 @@ async fn fit_out(
     for (pool, cache) in caches.iter().enumerate() {
         for (name, _) in cache.remembered() {
             let mut volumes = bench.setting().iter().enumerate();
-            if !volumes.any(|(volume, s)| s.pool == pool && volume_name(volume, s) == name) {
+            let is_here =
+                |(volume, s): (usize, &Setting)| s.pool == pool && volume_name(volume, s) == name;
+            if !neighbours::is_one(bench, &name) && !volumes.any(is_here) {
                 cache.forget(&name);
             }
         }
@@ -151,7 +156,9 @@ async fn fit_out(
         let opened = caches[setting.pool].add_volume(config, origin)?;
         gates.push(Gate::new(opened, local.env()));
     }
-    for cache in caches {
+    neighbours::greet(bench, local, &caches[0])?;
+    neighbours::remember(bench, &caches[0]).await;
+    for cache in &caches[1..] {
         cache.remember().await;
     }
     Ok(())
