@@ -11,7 +11,7 @@ pub const FILE_LINES_MAX: usize = 1500;
 /// Lines a function may have.
 pub const FUNCTION_LINES_MAX: usize = 70;
 /// The functions that have more.
-const LONG_FUNCTIONS: usize = 61;
+const LONG_FUNCTIONS: usize = 60;
 
 /// Files that are too long, and a count of long functions that is not [`LONG_FUNCTIONS`].
 pub fn check(tree: &Tree) -> Vec<Finding> {

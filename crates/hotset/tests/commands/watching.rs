@@ -1,5 +1,6 @@
-//! What it costs to watch: the page and a scrape with a thousand volumes, and the requests that clients
-//! miss while somebody watches. Measurements, which print their figures: `make page-audit`.
+//! What a thousand volumes of one pool cost, what it costs to watch them, by the page and by a
+//! scrape, and the requests that clients miss while somebody watches. Measurements, which print
+//! their figures: `make page-audit`.
 
 use crate::common::browser::Browser;
 use crate::common::site::Site;
@@ -9,11 +10,11 @@ use std::fmt::Write as _;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const VOLUMES: usize = 1000;
-/// What one pool remembers.
-const VOLUMES_A_POOL: usize = 28;
+/// A device whose superblock has room for so many volumes.
+const POOL_MIB: u64 = 1024;
 const SCRAPES: u32 = 20;
 const PAIRS: usize = 60;
 /// Longer than a report is shown again.
@@ -22,23 +23,17 @@ const PAUSE: Duration = Duration::from_millis(1100);
 fn thousand() -> Place {
     let place = Place::new();
     let mut text =
-        "[daemon]\ncontrol = \"$/control\"\nstate = \"$/state\"\n[[listen]]\nunix = \"$/nbd\"\n"
+        "[daemon]\ncontrol = \"$/control\"\nstate = \"$/state\"\nbuffers = \"64MiB\"\n[[listen]]\nunix = \"$/nbd\"\n"
             .to_owned();
-    for pool in 0..VOLUMES.div_ceil(VOLUMES_A_POOL) {
-        place.file(&format!("ssd{pool}"), 8);
-        let _ = write!(
-            text,
-            "[[device]]\nname = \"ssd{pool}\"\npath = \"$/ssd{pool}\"\n\
-             [[pool]]\nname = \"pool{pool}\"\ndevices = [\"ssd{pool}\"]\n"
-        );
-    }
+    place.file("ssd", POOL_MIB);
+    text += "[[device]]\nname = \"ssd\"\npath = \"$/ssd\"\n\
+             [[pool]]\nname = \"pool\"\ndevices = [\"ssd\"]\nhit_latency_max = \"10s\"\n";
     for n in 0..VOLUMES {
         place.file(&format!("disk{n}"), 8);
-        let pool = n / VOLUMES_A_POOL;
         let _ = write!(
             text,
             "[[device]]\nname = \"disk{n}\"\npath = \"$/disk{n}\"\n\
-             [[volume]]\nname = \"volume{n}\"\norigin = \"disk{n}\"\npool = \"pool{pool}\"\n"
+             [[volume]]\nname = \"volume{n}\"\norigin = \"disk{n}\"\npool = \"pool\"\n"
         );
     }
     place.config(&text);
@@ -59,12 +54,71 @@ fn cpu_ms(process: u32) -> f64 {
 }
 
 fn resident_mib(process: u32) -> f64 {
+    of_process(process, "VmRSS:") / 1024.0
+}
+
+/// A number of a process that the kernel reports.
+fn of_process(process: u32, name: &str) -> f64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .unwrap();
-    line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.unwrap().trim().trim_end_matches(" kB");
+    number.parse().unwrap()
+}
+
+/// Prints what `work` takes: seconds, and milliseconds of processor time of the daemon.
+fn timed<T>(what: &str, daemon: Option<u32>, work: impl FnOnce() -> T) -> T {
+    let (began, before) = (Instant::now(), daemon.map_or(0.0, cpu_ms));
+    let done = work();
+    let used = daemon.map_or(0.0, cpu_ms) - before;
+    let took = began.elapsed().as_secs_f64();
+    println!("{what}: {took:.2} s, {used:.0} ms of CPU in the daemon");
+    done
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn a_thousand_volumes_are_served_by_one_pool() {
+    let place = thousand();
+    timed("check", None, || {
+        run(&mut place.command(&format!("check {}", place.text("hotset.toml"))))
+    });
+    let daemon = timed("the first start", None, || place.serve());
+    let process = daemon.process.0.id();
+    println!("it took {:.0} ms of CPU", cpu_ms(process));
+    for words in [
+        "status",
+        "status --json",
+        "volume list",
+        "volume set-mode volume7 write-around",
+        "reload",
+    ] {
+        timed(words, Some(process), || run(&mut place.command(words)));
+    }
+    let text = fs::read_to_string(place.path("hotset.toml")).unwrap();
+    let end = text.rfind("[[volume]]").unwrap();
+    for (what, text) in [("without one", &text[..end]), ("with it again", &text[..])] {
+        fs::write(place.path("hotset.toml"), text).unwrap();
+        timed(&format!("reload {what}"), Some(process), || {
+            run(&mut place.command("reload"))
+        });
+    }
+    let (resident, threads) = (resident_mib(process), of_process(process, "Threads:"));
+    timed("stop", None, || daemon.stop());
+    let daemon = timed("the second start", None, || place.serve());
+    assert_eq!(
+        daemon.status()["volumes"].as_array().unwrap().len(),
+        VOLUMES
+    );
+    daemon.stop();
+    let alone = Place::usual();
+    let one = alone.serve();
+    let process = one.process.0.id();
+    println!(
+        "resident: {resident:.0} MiB, with one volume {:.0}; threads: {threads:.0}, with one volume {:.0}",
+        resident_mib(process),
+        of_process(process, "Threads:")
+    );
+    one.stop();
 }
 
 /// Figures of the browser's main thread: seconds it worked, and MiB its scripts hold.
