@@ -14,10 +14,10 @@ use block::{
     Address, Geometry, Host, IoError, IoResult, Kind, Nanos, Progress, ShardId, TargetId, Turn,
 };
 use std::os::fd::OwnedFd;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Instant;
 
@@ -40,6 +40,7 @@ impl Uring {
                 wakers: Mutex::default(),
                 opening: Mutex::default(),
                 ends_by: AtomicU64::new(0),
+                has_given_up: AtomicBool::new(false),
             }),
         })
     }
@@ -201,15 +202,26 @@ impl Host for Uring {
         };
         thread::scope(|scope| {
             let _guard = guard();
+            let (over, ends) = mpsc::channel();
             let threads: Vec<_> = (0..shards)
                 .map(|id| {
+                    let over = over.clone();
+                    let run = move || {
+                        let end = catch_unwind(AssertUnwindSafe(|| live(id)));
+                        over.send(end).expect("the host waits for it");
+                    };
                     thread::Builder::new()
                         .name(format!("shard-{id}"))
-                        .spawn_scoped(scope, move || live(id))
+                        .spawn_scoped(scope, run)
                         .expect("a thread for each shard")
                 })
                 .collect();
-            let ends: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+            let ends: Vec<_> = ends.iter().take(threads.len()).collect();
+            // The kernel keeps a thread until its devices have answered.
+            if !host.shared.has_given_up.load(SeqCst) {
+                let joined = threads.into_iter().map(|thread| thread.join());
+                joined.for_each(|end| end.expect("its panic was caught"));
+            }
             if let Some(panic) = ends.into_iter().find_map(Result::err) {
                 resume_unwind(panic);
             }

@@ -4,7 +4,7 @@ use crate::targets::Targets;
 use crate::waker::Waker;
 use block::{IoError, IoResult, Kind, TargetId, Unpark};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) opening: Mutex<Vec<PathBuf>>,
     /// When shards are to have ended, in nanoseconds since `epoch`; 0 if nobody has said it.
     pub(crate) ends_by: AtomicU64,
+    /// Whether a shard has ended before its devices had answered.
+    pub(crate) has_given_up: AtomicBool,
 }
 
 impl Shared {

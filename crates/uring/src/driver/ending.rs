@@ -7,7 +7,7 @@ use block::{Driver, Nanos};
 use io_uring::opcode;
 use std::collections::BTreeMap;
 use std::mem;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// How long a driver that is dropped waits for its devices before it gives up
 /// the memory of operations that do not end, where the host does not say it.
@@ -114,6 +114,7 @@ fn ends(work: &Work) -> bool {
 impl Drop for UringDriver {
     fn drop(&mut self) {
         let ended = self.end(self.drain_max());
+        self.host.has_given_up.fetch_or(!ended, SeqCst);
         if !ended && !self.ports.is_empty() {
             // What has not ended may still land: no other server may begin before.
             return;

@@ -3,12 +3,12 @@
 use crate::common::{directory, file, host};
 use block::{Device, Fua, Host, Kind, Lba, Nanos, ShardId};
 use futures_util::future::join_all;
-use shard::{Config, Mesh, Shard};
+use shard::{Config, Local, Mesh, Shard};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
-use uring::DiskOptions;
+use uring::{DiskOptions, UringDriver};
 
 const BYTES: u64 = 64 << 20;
 /// What takes longer hangs.
@@ -164,4 +164,40 @@ fn a_file_system_that_hangs_blocks_itself_alone() {
             },
         )
     });
+}
+
+#[test]
+fn a_host_ends_in_time_though_a_device_does_not_answer() {
+    let dir = directory();
+    let Some(mount) = Mount::start(dir.path()) else {
+        return;
+    };
+    let mut host = host();
+    let (hangs, _) = host
+        .open_disk(&mount.path, &DiskOptions::default())
+        .unwrap();
+    let mount = std::sync::Arc::new(mount);
+    let (mesh, opener, stopped) = (Mesh::new(1), host.clone(), mount.clone());
+    // A host that waits for the device would wait for ever, and fail no test.
+    let (over, watch) = std::sync::mpsc::channel::<()>();
+    let hung = mount.clone();
+    let watching = std::thread::spawn(move || {
+        let waited = watch.recv_timeout(Duration::from_secs(60));
+        hung.signal(libc::SIGCONT);
+        assert!(waited.is_ok(), "the host does not end");
+    });
+    host.run(1, move |id: ShardId, driver| {
+        let (mount, opener) = (stopped.clone(), opener.clone());
+        let body = async move |local: Local<UringDriver>| {
+            let (env, hanging) = (local.env(), local.disk(hangs).unwrap());
+            mount.signal(libc::SIGSTOP);
+            let read = hanging.read(Lba(0), env.pool.take(4096));
+            let answered = env.timer.timeout(Nanos::from_secs(1), read).await;
+            assert!(answered.is_none());
+            opener.end_within(Nanos::from_secs(1));
+        };
+        Shard::boot(id, driver, mesh.clone(), Config::default(), body)
+    });
+    over.send(()).unwrap();
+    watching.join().unwrap();
 }
