@@ -97,7 +97,7 @@ static ZEROES: Zeroes = Zeroes([0; 64 << 10]);
 
 /// No data where there was some when the device was opened.
 const ENDED: &str = "the device is gone, shrank or was truncated since it was opened; \
-     restore it and open it again";
+     attach it again, or restore its size";
 
 const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 const ZERO_RANGE: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;

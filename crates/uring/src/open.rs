@@ -186,12 +186,9 @@ fn cannot_open(cause: io::Error, options: &DiskOptions) -> IoError {
             "does not exist; check the path, or create it with `truncate -s SIZE FILE`"
         }
         Some(libc::EACCES | libc::EPERM) => {
-            "access is denied; give this user read and write permission, or open it read-only"
+            "access is denied; give this user read and write permission"
         }
-        Some(libc::EROFS) => {
-            "is on a read-only file system; remount it for writing, or, if it is only to be read, \
-             open it read-only"
-        }
+        Some(libc::EROFS) => "is on a read-only file system; remount it for writing",
         Some(libc::EBUSY) => IN_USE,
         Some(libc::EINVAL) if !options.buffered => {
             let what = "its file system offers no direct I/O; \

@@ -9,7 +9,7 @@ use crate::frontend::{About, door_memory};
 use crate::origins::Origin;
 use crate::place::{Opened, Role};
 use crate::platform::Platform;
-use block::{BoxDevice, Device, Gate, IoResult, Sectors};
+use block::{BoxDevice, Device, Gate, IoError, IoResult, Kind, Sectors};
 use cache::VolumeConfig;
 use control::config::{self, Config, Name, VolumeMode};
 use control::plan::Change;
@@ -53,11 +53,8 @@ impl<P: Platform> Node<P> {
         volume: &config::Volume,
         origin: &Source,
     ) -> Result<(), Refusal> {
-        let lease = self
-            .devices
-            .open(origin, Role::Origin)
-            .await
-            .map_err(refusal)?;
+        let opened = self.devices.open(origin, Role::Origin).await;
+        let lease = opened.map_err(|error| cannot_open(error, volume, origin))?;
         let logs = match self.log_devices(volume).await {
             Ok(logs) => logs,
             Err(why) => {
@@ -359,5 +356,45 @@ impl<P: Platform> Node<P> {
             self.resume(name).await?;
         }
         done.map_err(refusal)
+    }
+}
+
+/// Why the origin of a volume cannot be opened. Only an origin can be served without being written.
+fn cannot_open(error: IoError, volume: &config::Volume, origin: &Source) -> Refusal {
+    let refused = matches!(error.kind(), Kind::ReadOnly | Kind::Denied);
+    let may_be_read = volume.mode.value != VolumeMode::WriteBack && !origin.is_read_only();
+    match origin {
+        Source::Device(_) if refused && may_be_read => format!(
+            "{error}; or set `read_only` of device {} and of volume {}, to serve it without writes",
+            origin.name(),
+            volume.name.value
+        ),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_remedy_is_there_where_a_volume_may_do_without_writes() {
+        let origin = |more: &str| {
+            let text = format!("name = \"hdd\"\npath = \"/dev/null\"\n{more}");
+            Source::Device(Box::new(config::Device::parse(&text).unwrap()))
+        };
+        let said = |kind, mode: &str, more: &str| {
+            let text = format!("name = \"web\"\norigin = \"hdd\"\npool = \"fast\"\n{mode}");
+            let volume = config::Volume::parse(&text).unwrap();
+            cannot_open(IoError::new(kind, "no"), &volume, &origin(more))
+        };
+        let remedy = "no; or set `read_only` of device hdd and of volume web, to serve it without \
+                      writes";
+        for kind in [Kind::ReadOnly, Kind::Denied] {
+            assert_eq!(said(kind, "", ""), remedy);
+            assert_eq!(said(kind, "mode = \"write-back\"", ""), "no");
+            assert_eq!(said(kind, "", "read_only = true"), "no");
+        }
+        assert_eq!(said(Kind::Gone, "", ""), "no");
     }
 }

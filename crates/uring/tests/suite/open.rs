@@ -90,7 +90,7 @@ fn no_permission() {
             libc::setfsgid(65534);
             libc::setfsuid(65534);
         }
-        let words = ["access is denied", "give this user", "open it read-only"];
+        let words = ["access is denied", "give this user"];
         refused(path, &DiskOptions::default(), Kind::Denied, &words);
     });
     deny.join().unwrap();
@@ -118,7 +118,7 @@ fn a_read_only_file_system() {
     File::create(&path).unwrap().set_len(MIB).unwrap();
     let at = mount.path().to_str().unwrap();
     crate::common::run("mount", &["-o", "remount,ro", at]).unwrap();
-    let words = ["read-only file system", "open it read-only"];
+    let words = ["read-only file system", "remount it for writing"];
     refused(&path, &DiskOptions::default(), Kind::ReadOnly, &words);
     let read_only = options(|o| o.read_only = true);
     host().open_disk(path, &read_only).unwrap();
