@@ -190,6 +190,27 @@ fn what_has_a_role_is_given_to_nobody_though_it_is_not_open() {
     daemon.stop();
 }
 
+#[test]
+fn a_mode_that_does_not_agree_with_the_configuration_is_refused_as_check_would() {
+    let place = Place::usual();
+    let log = "[[device]]\nname = \"log0\"\npath = \"$/log0\"\ncontroller = \"pcie1\"\n\
+               [[device]]\nname = \"log1\"\npath = \"$/log1\"\ncontroller = \"pcie1\"\n[[volume]]\n";
+    let text = USUAL.replace("[[volume]]\n", log);
+    let pool = "pool = \"fast\"\n";
+    let text = text.replace(pool, &format!("{pool}log = [\"log0\", \"log1\"]\n"));
+    place.config(&text);
+    for name in ["log0", "log1"] {
+        place.file(name, 16);
+    }
+    let daemon = place.serve();
+    for temporary in ["", " --temporary"] {
+        let command = format!("volume set-mode vol write-back{temporary}");
+        refused(&mut place.command(&command), 1, &["needs two controllers"]);
+    }
+    assert_eq!(daemon.status()["volumes"][0]["mode"], "write-through");
+    daemon.stop();
+}
+
 /// What the daemon answers to a request.
 fn ask(place: &Place, request: &Value) -> Value {
     let mut stream = UnixStream::connect(place.path("control")).unwrap();

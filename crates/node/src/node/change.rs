@@ -160,7 +160,9 @@ impl<P: Platform> Node<P> {
                 self.volume(&volume)?;
                 let volume = Name::new(&volume)?;
                 let mode = At { value, line: 1 };
-                self.apply(&Change::SetMode { volume, mode }).await
+                let change = Change::SetMode { volume, mode };
+                self.agree(std::slice::from_ref(&change)).await?;
+                self.apply(&change).await
             }
             Request::Quiesce { volume } => self.quiesce(&volume).await,
             Request::Resume { volume } => self.resume(&volume).await,
