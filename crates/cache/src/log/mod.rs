@@ -59,6 +59,7 @@ pub use ledger::{Candidate, Ledger, Opened, Wanted, Witness, superblock_of};
 pub use scan::Scrutiny;
 pub use stage::{Stage, Stages};
 pub use standing::{Members, NotRecorded, Standing};
+pub use state::{JOURNAL_BYTES_MIN, LOG_BYTES_MIN};
 
 use block::{
     BoxDevice, Buf, Content, Device, Env, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba,

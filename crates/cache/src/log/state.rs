@@ -8,7 +8,7 @@
 use super::index::Index;
 use super::join::Queue;
 use block::Nanos;
-use layout::{RecordExtent, SEGMENT_BLOCKS, SummaryWriter};
+use layout::{JOURNAL_HALF_MIN, LOG_AREA, RecordExtent, SEGMENT_BLOCKS, SummaryWriter};
 use std::collections::VecDeque;
 
 /// Segments that only the cleaner and openings may begin. The notes of what was in a segment
@@ -16,6 +16,10 @@ use std::collections::VecDeque;
 pub(super) const RESERVE: usize = 4;
 /// The fewest segments that an area may have.
 pub(super) const SEGMENTS_MIN: u32 = 8;
+/// Bytes of the smallest device that a log may be on: its superblocks have a segment's room.
+pub const LOG_BYTES_MIN: u64 = (SEGMENTS_MIN as u64 + 1) << 20;
+/// Bytes of the smallest device that a journal may be on.
+pub const JOURNAL_BYTES_MIN: u64 = (LOG_AREA + 2 * JOURNAL_HALF_MIN) * layout::BLOCK_BYTES as u64;
 /// How many ages are kept of the span that writes may be acknowledged ahead.
 const AGES: u64 = 64;
 

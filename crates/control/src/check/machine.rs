@@ -1,9 +1,10 @@
 //! Whether this machine has what a configuration names.
 
 use super::arrays;
-use crate::config::{At, Config, Device, Listen, Name, Volume};
+use crate::config::{At, Bytes, Config, Device, Listen, Name, Volume, VolumeMode};
 use crate::memory;
 use crate::problem::Problem;
+use cache::log::{JOURNAL_BYTES_MIN, LOG_BYTES_MIN};
 use nbd::tls::{Acceptor, Identity, valid_between};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -14,6 +15,8 @@ use std::path::{Path, PathBuf};
 
 /// The longest path of a unix socket, in bytes.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
+/// Bytes of a block, of which a volume that is write-back is a whole number.
+const BLOCK_BYTES: u64 = 4096;
 
 /// Appends what this machine lacks of the devices: those that use them wait for that, or go
 /// without.
@@ -30,6 +33,10 @@ pub fn devices(config: &Config, problems: &mut Vec<Problem>) {
             // An array goes on without some of its members.
             Err(_) if arrays::is_member(config, &device.name) && !path.exists() => continue,
             Err((what, remedy)) => {
+                let remedy = match may_be_read(config, &device.name.value) {
+                    true => format!("{remedy}, or give it and its volume `read_only = true`"),
+                    false => remedy.to_owned(),
+                };
                 problems.push(Problem::new(path.line, what, remedy));
                 continue;
             }
@@ -50,6 +57,44 @@ pub fn devices(config: &Config, problems: &mut Vec<Problem>) {
                 let remedy = "make the origin larger, or the volume smaller";
                 problems.push(Problem::new(wanted.line, what, remedy));
             }
+        }
+        written_back(config, device, size, problems);
+    }
+}
+
+/// Whether a device is an origin that can be served without writes.
+fn may_be_read(config: &Config, device: &Name) -> bool {
+    let mut volumes = config.volumes.iter();
+    volumes
+        .any(|volume| volume.origin.value == *device && volume.mode.value != VolumeMode::WriteBack)
+}
+
+/// Appends what a device of `size` bytes is too small or too odd for in volumes that are write-back.
+fn written_back(config: &Config, device: &Device, size: u64, problems: &mut Vec<Problem>) {
+    let device = &device.name.value;
+    let all = config.volumes.iter();
+    for volume in all.filter(|v| v.mode.value == VolumeMode::WriteBack) {
+        let name = &volume.name.value;
+        let mut small = |part: &str, line: u32, least: u64| {
+            if size < least {
+                let what = format!(
+                    "the {part} of volume {name} needs {}, and {device} has {size} B",
+                    Bytes(least)
+                );
+                problems.push(Problem::new(line, what, "give it a larger device"));
+            }
+        };
+        if volume.log.value.contains(device) {
+            small("log", volume.log.line, LOG_BYTES_MIN);
+        }
+        if let Some(journal) = volume.journal.as_ref().filter(|j| j.value == *device) {
+            small("journal", journal.line, JOURNAL_BYTES_MIN);
+        }
+        let served = volume.size.as_ref().map_or(size, |wanted| wanted.value.0);
+        if volume.origin.value == *device && !served.is_multiple_of(BLOCK_BYTES) {
+            let what = format!("volume {name} is write-back and has {served} B");
+            let remedy = "give it a `size` that is a multiple of 4 KiB";
+            problems.push(Problem::new(volume.mode.line, what, remedy));
         }
     }
 }
@@ -179,10 +224,8 @@ pub fn openable(device: &Device) -> Result<u64, (String, &'static str)> {
     let cannot = |cause: std::io::Error| {
         let remedy = match cause.kind() {
             ErrorKind::NotFound => "correct the path, or create it with `truncate -s SIZE FILE`",
-            ErrorKind::PermissionDenied => {
-                "let this user read and write it, or give the device `read_only = true`"
-            }
-            ErrorKind::ReadOnlyFilesystem => "give the device `read_only = true`",
+            ErrorKind::PermissionDenied => "let this user read and write it",
+            ErrorKind::ReadOnlyFilesystem => "mount its file system for writing",
             _ => "see that the device is attached and works",
         };
         (format!("{name} cannot be opened ({cause})"), remedy)
@@ -254,6 +297,55 @@ mod tests {
         sockets(&config, connects, &mut problems);
         ports(&config, &mut problems);
         problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn sizes_that_write_back_cannot_have_are_reported() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let found = |size: u64, volume: &str| {
+            File::create(&path).unwrap().set_len(size).unwrap();
+            let text = format!(
+                "[[device]]\nname = \"d\"\npath = \"{}\"\n[[volume]]\nname = \"v\"\npool = \"p\"\n\
+                 mode = \"write-back\"\n{volume}\n",
+                path.display()
+            );
+            let mut found = Vec::new();
+            devices(&parse(&text, &mut Vec::new()), &mut found);
+            let each = found.iter().map(ToString::to_string);
+            each.collect::<Vec<String>>()
+        };
+        let least = LOG_BYTES_MIN;
+        for (size, volume, expected) in [
+            (
+                least - 4096,
+                "origin = \"o\"\nlog = [\"d\"]",
+                "the log of volume v needs 9 MiB",
+            ),
+            (
+                least - 4096,
+                "origin = \"o\"\njournal = \"d\"",
+                "the journal of volume v needs 9 MiB",
+            ),
+            (
+                4608,
+                "origin = \"d\"",
+                "volume v is write-back and has 4608 B; give it a `size`",
+            ),
+        ] {
+            let said = found(size, volume);
+            assert!(said.len() == 1 && said[0].contains(expected), "{said:?}");
+        }
+        for volume in [
+            "origin = \"d\"",
+            "origin = \"o\"\nlog = [\"d\"]\njournal = \"d\"",
+        ] {
+            assert_eq!(found(least, volume), Vec::<String>::new());
+        }
+        assert_eq!(
+            found(4608, "origin = \"d\"\nsize = \"4KiB\""),
+            Vec::<String>::new()
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::log::state::SEGMENTS_MIN;
+use crate::log::state::{LOG_BYTES_MIN, SEGMENTS_MIN};
 use block::Nanos;
 use layout::{Likeness, LogSuperblock, Uuid, likeness};
 
@@ -331,7 +331,7 @@ fn new(
             Found::Blank { room } | Found::Log { room, .. } if *room < SEGMENTS_MIN => {
                 return Err(format!(
                     "{name} is too small: a log needs {} MiB",
-                    SEGMENTS_MIN + 1
+                    LOG_BYTES_MIN >> 20
                 ));
             }
             Found::Blank { room } | Found::Log { room, .. } => segments = segments.min(*room),
