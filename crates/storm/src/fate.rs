@@ -25,6 +25,9 @@ pub const CLASSES: [&str; 13] = [
     "a member comes back cut short",
 ];
 
+/// Bytes of a piece of an image; one of zeroes takes no space.
+const PIECE: usize = 64 << 10;
+
 impl World<'_> {
     fn file(&self, name: &str) -> PathBuf {
         self.machine.back().join(name)
@@ -75,6 +78,31 @@ impl World<'_> {
                 _ => {}
             }
         }
+        self.take_images(rng)
+    }
+
+    /// Takes images of devices that may come back as they were, in a later life.
+    fn take_images(&self, rng: &mut Rng) -> io::Result<()> {
+        let arrays = self.plan.arrays.iter();
+        let mut names: Vec<String> = arrays
+            .filter_map(|array| self.standing.victim(array.name))
+            .collect();
+        let others = self.plan.pool_devices().into_iter().chain(LOGS);
+        names.extend(others.map(str::to_owned));
+        for name in names {
+            let bytes = fs::read(self.file(&name))?;
+            let is_whole = bytes.len() as u64 == self.length(&name);
+            if !is_whole || (self.image(&name).exists() && rng.u8(..3) > 0) {
+                continue;
+            }
+            let image = File::create(self.image(&name))?;
+            image.set_len(bytes.len() as u64)?;
+            for (number, piece) in bytes.chunks(PIECE).enumerate() {
+                if piece.iter().any(|byte| *byte != 0) {
+                    image.write_all_at(piece, (number * PIECE) as u64)?;
+                }
+            }
+        }
         Ok(())
     }
 
@@ -105,8 +133,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The device comes back blank, cut short, or as it was some lives ago; or its image is taken for
-    /// that.
+    /// The device comes back blank, cut short, or as it was some lives ago.
     fn come_back(&self, rng: &mut Rng, class: &str, name: &str) -> io::Result<()> {
         let (file, image) = (self.file(name), self.image(name));
         let length = self.length(name);
@@ -123,8 +150,8 @@ impl World<'_> {
                 false => file.set_len(0).and_then(|()| file.set_len(length)),
             };
         }
-        if !image.exists() || rng.u8(..3) == 0 {
-            return fs::copy(file, image).map(drop);
+        if !image.exists() {
+            return Ok(());
         }
         self.meet(class, name);
         self.found.blame(name);

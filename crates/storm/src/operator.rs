@@ -172,12 +172,20 @@ fn job(world: &World, rng: &mut Rng) -> bool {
         .collect();
     jobs.push(format!("detach:{}", world.plan.volumes[BACK].name));
     let status = world.machine.status(world.weather).unwrap_or_default();
-    let going = list(&status, "jobs").iter();
+    let goes_on = |job: &&Value| job["state"] == "running" || job["state"] == "paused";
+    let going = list(&status, "jobs").iter().filter(goes_on);
     let going: Vec<&str> = going.filter_map(|job| job["name"].as_str()).collect();
     let job = match rng.choice(&going) {
-        Some(job) => job,
-        None => jobs[rng.usize(..jobs.len())].as_str(),
+        Some(job) => (*job).to_owned(),
+        None => jobs.swap_remove(rng.usize(..jobs.len())),
     };
+    // A scrub is short: one that was just begun goes on.
+    if let Some(array) = job.strip_prefix("scrub:").filter(|_| going.is_empty()) {
+        done(
+            world,
+            &json!({"request": "scrub", "array": array, "repair": false}),
+        );
+    }
     if rng.bool() {
         return done(world, &json!({"request": "cancel-job", "job": job}));
     }
