@@ -4,8 +4,8 @@
 //! Not here: transfers that fall short. Of a FUSE file that answers half of a direct read, io_uring of
 //! Linux 6.18 gives wrong bytes and the whole length; `fio --ioengine=io_uring --verify` meets it too.
 //!
-//! Invariant: what a rule has held up is done once the rule is gone, in its order, or the mount has
-//! ended.
+//! Invariant: what a rule has held up is done once the rule is gone, in its order, but for what is
+//! lost on purpose.
 
 use fuser::Errno;
 use std::collections::HashMap;
@@ -51,7 +51,7 @@ pub struct Rule {
     pub effect: Effect,
 }
 
-type Work = Box<dyn FnOnce() + Send>;
+type Work = Box<dyn FnOnce(Result<(), Errno>) + Send>;
 
 #[derive(Default)]
 struct Rules {
@@ -74,14 +74,27 @@ impl Devil {
 
     /// Has the file or folder `name` follow `rule`, or none.
     pub fn set(&self, name: &str, rule: Option<Rule>) {
+        let free = self.replace(name, rule);
+        free.into_iter().for_each(|work| work(Ok(())));
+    }
+
+    /// Takes the rule of `name` away, and loses what it has held up; whether that was anything.
+    pub fn lose(&self, name: &str) -> bool {
+        let lost = self.replace(name, None);
+        let is_any = !lost.is_empty();
+        lost.into_iter().for_each(|work| work(Err(Errno::EIO)));
+        is_any
+    }
+
+    /// Replaces the rule of `name`; what that has held up.
+    fn replace(&self, name: &str, rule: Option<Rule>) -> Vec<Work> {
         let mut rules = self.rules();
         rules.rules.remove(name);
         let held = std::mem::take(&mut rules.held);
         let (free, held): (Vec<_>, Vec<_>) = held.into_iter().partition(|(of, _)| of == name);
         rules.held = held;
         rules.rules.extend(rule.map(|rule| (name.to_owned(), rule)));
-        drop(rules);
-        free.into_iter().for_each(|(_, work)| work());
+        free.into_iter().map(|(_, work)| work).collect()
     }
 
     /// No rule is left.
@@ -149,7 +162,7 @@ impl Devil {
                 let mut rules = self.rules();
                 // It may have gone just now.
                 if rules.rules.contains_key(&name) {
-                    rules.held.push((name, Box::new(move || work(Ok(())))));
+                    rules.held.push((name, Box::new(work)));
                 } else {
                     drop(rules);
                     work(Ok(()));

@@ -4,6 +4,7 @@
 use crate::bytes::Part;
 use crate::canary::Canary;
 use crate::client::Client;
+use crate::devil::{Effect, Rule, Verb};
 use crate::fault::{Fault, Target};
 use crate::machine::{Process, Voice};
 use crate::operator::{give_back, operate};
@@ -32,8 +33,9 @@ const LOOK: Duration = Duration::from_millis(20);
 const OPERATORS: usize = 2;
 
 /// What may happen to a daemon.
-pub const CLASSES: [&str; 18] = [
+pub const CLASSES: [&str; 19] = [
     "a kill",
+    "a kill loses what a device has in flight",
     "a kill within a change",
     "an end in order",
     "a pause",
@@ -277,36 +279,9 @@ impl World<'_> {
         self.standing.settle(&status, self.plan, rng);
         self.canary(&process);
         let killed = rng.bool();
-        let socket = self.machine.socket();
-        let mut seeds = || Rng::with_seed(rng.u64(..));
-        let out_of_service = thread::scope(|scope| {
-            for (volume, parts) in parts.iter_mut().enumerate() {
-                for part in parts {
-                    let (client, mut rng) = (self.client(&socket, volume), seeds());
-                    scope.spawn(move || match volume {
-                        VISITOR => visit(self, &client, part, &mut rng),
-                        _ => client.run(part, &mut rng),
-                    });
-                }
-            }
-            for _ in 0..OPERATORS {
-                let mut rng = seeds();
-                scope.spawn(move || operate(self, &mut rng));
-            }
-            scope.spawn(|| watch(self));
-            let mut rng = seeds();
-            let out_of_service = self.happen(&process, &mut rng);
-            if self.found.is_wrong() {
-                // Nobody waits for it any more.
-                self.weather.ending.store(true, SeqCst);
-                process.signal(libc::SIGKILL);
-            } else if killed {
-                self.kill(&mut process, &mut rng);
-            }
-            self.weather.over.store(true, SeqCst);
-            out_of_service
-        });
+        let out_of_service = self.use_and_strike(&mut process, parts, killed, rng);
         if self.found.is_wrong() {
+            self.give_up(&process);
             return Ok(());
         }
         if !killed {
@@ -314,6 +289,57 @@ impl World<'_> {
         }
         drop(out_of_service);
         self.judge_end(killed)
+    }
+
+    /// Has clients and operators use the daemon, while it and its devices are struck. A fault of a
+    /// device lasts while its value in the result is kept.
+    fn use_and_strike(
+        &self,
+        process: &mut Process,
+        parts: &mut Parts,
+        killed: bool,
+        rng: &mut Rng,
+    ) -> Vec<While<'_>> {
+        let socket = self.machine.socket();
+        let mut seeds = || Rng::with_seed(rng.u64(..));
+        thread::scope(|scope| {
+            let mut workers = Vec::new();
+            for (volume, parts) in parts.iter_mut().enumerate() {
+                for part in parts {
+                    let (client, mut rng) = (self.client(&socket, volume), seeds());
+                    workers.push(scope.spawn(move || match volume {
+                        VISITOR => visit(self, &client, part, &mut rng),
+                        _ => client.run(part, &mut rng),
+                    }));
+                }
+            }
+            for _ in 0..OPERATORS {
+                let mut rng = seeds();
+                workers.push(scope.spawn(move || operate(self, &mut rng)));
+            }
+            workers.push(scope.spawn(|| watch(self)));
+            let mut rng = seeds();
+            let out_of_service = self.happen(process, &mut rng);
+            if killed && !self.found.is_wrong() {
+                self.kill(process, &mut rng);
+            }
+            self.weather.over.store(true, SeqCst);
+            while workers.iter().any(|worker| !worker.is_finished()) {
+                if self.found.is_wrong() {
+                    self.give_up(process);
+                }
+                thread::sleep(LOOK);
+            }
+            out_of_service
+        })
+    }
+
+    /// Ends the daemon at once, of which something was wrong: nobody waits for it any more.
+    fn give_up(&self, process: &Process) {
+        self.weather.ending.store(true, SeqCst);
+        process.signal(libc::SIGKILL);
+        // The kernel waits for a ring's operations in flight.
+        self.devil.clear();
     }
 
     /// Strikes the daemon and its devices by chance. A fault of a device lasts while its value in
@@ -398,13 +424,37 @@ impl World<'_> {
             thread::sleep(Duration::from_millis(rng.u64(..20)));
             self.found.met("a kill within a change");
         }
+        let held = rng.bool().then(|| self.hold_writes(rng));
         self.found.happens("killed".into());
         self.found.met("a kill");
         process.signal(libc::SIGKILL);
-        // A ring's operations in flight are waited for by the kernel.
+        if let Some(name) = held.filter(|name| self.devil.lose(name)) {
+            self.found
+                .happens(format!("{name} has lost what was in flight"));
+            self.found.met("a kill loses what a device has in flight");
+        }
+        // The kernel waits for a ring's operations in flight.
+        self.devil.clear();
         if let Err(what) = process.wait(self.weather, STOP) {
             self.found.violation(format!("after a kill: {what}"));
         }
+    }
+
+    /// Holds up what is written to a device for a moment; its name.
+    fn hold_writes(&self, rng: &mut Rng) -> String {
+        let volumes = self.plan.volumes[..VISITOR].iter();
+        let mut names: Vec<String> = volumes.map(|volume| volume.origin.to_owned()).collect();
+        names.retain(|name| self.plan.array(name).is_none());
+        let arrays = self.plan.arrays.iter();
+        names.extend(arrays.filter_map(|array| self.standing.victim(array.name)));
+        let others = self.plan.pool_devices().into_iter().chain(LOGS);
+        names.extend(others.map(str::to_owned));
+        let name = names.swap_remove(rng.usize(..names.len()));
+        let verbs = vec![Verb::Write, Verb::Flush];
+        let effect = Effect::Hang;
+        self.devil.set(&name, Some(Rule { verbs, effect }));
+        thread::sleep(Duration::from_millis(rng.u64(5..200)));
+        name
     }
 
     /// Ends the daemon in order.
