@@ -82,13 +82,12 @@ fn canary_a_daemon_that_dies_is_found() {
 }
 
 #[test]
-#[ignore = "takes minutes: it waits out the limits of a busy machine"]
 fn canary_a_report_that_is_late_is_found() {
     canary("late-report", "report");
 }
 
 #[test]
-#[ignore = "takes minutes: it waits out the limits of a busy machine"]
+#[ignore = "takes half a minute, and minutes on a busy machine: it waits out the limit of a request"]
 fn canary_an_origin_that_is_silent_is_found() {
     canary("silence", "no answer");
 }
