@@ -107,7 +107,7 @@ fn pool_of<P: Device>(
     {
         let remedy = format!(
             "to use it here all the same, and lose that, run `hotset pool format --yes {}`",
-            command_name(&device.device)
+            place_of(&device.device)
         );
         let superblock = match superblock {
             Ok(superblock) => superblock,
@@ -171,26 +171,28 @@ fn membership(
 
 /// Why a device cannot be used, though it may be this pool's.
 pub(super) fn unusable<P: Device>(given: &Given<P>, overwrite: bool) -> Option<String> {
-    let (device, name) = (&given.device, command_name(&given.device.device));
+    let (device, place) = (&given.device, place_of(&given.device.device));
     let blocks = device.extent.len.0 / BLOCK_SECTORS;
     match &given.superblock {
         Ok(superblock) if superblock.blocks > blocks => Some(format!(
             "it was cut short, from {} to {blocks} blocks of 4 KiB: restore its size, or run \
-             `hotset pool format --yes {name}`",
+             `hotset pool format --yes {place}`",
             superblock.blocks,
         )),
         Err(error @ SuperblockError::Damaged(_)) if !overwrite => Some(format!(
-            "{error}: mend the device, or run `hotset pool format --yes {name}`"
+            "{error}: mend the device, or run `hotset pool format --yes {place}`"
         )),
         _ => None,
     }
 }
 
-/// What commands call a device: what it is called may have its place after that.
-pub(super) fn command_name(device: &impl Device) -> String {
+/// The place of a device, which its name may have in parentheses at its end.
+pub(super) fn place_of(device: &impl Device) -> String {
     let name = &device.geometry().name;
-    let name = name.split_once(" (").map_or(&**name, |(name, _)| name);
-    name.to_owned()
+    let place = name
+        .split_once(" (")
+        .and_then(|(_, rest)| rest.strip_suffix(')'));
+    place.unwrap_or(name).to_owned()
 }
 
 pub(super) fn refuse<T>(device: &impl Device, what: String) -> IoResult<T> {

@@ -15,7 +15,7 @@
 use super::bitmap::{keep_marked, write_image};
 use super::durability::Durability;
 use super::io::{READ_MAX, readable, table_area};
-use super::membership::{Given, Membership, Verdict, command_name, refuse, unusable};
+use super::membership::{Given, Membership, Verdict, place_of, refuse, unusable};
 use super::store::{Copies, NewStore};
 use super::superblocks::{WITNESS_SECTORS, claim, write_superblocks};
 use super::{Durable, PoolState};
@@ -368,7 +368,7 @@ impl<P: Device> Cache<P> {
         let superblock = probe(&device.device, device.extent, &core.env).await?;
         let format = format!(
             "to use it here all the same, and lose that, run `hotset pool format --yes {}`",
-            command_name(&device.device)
+            place_of(&device.device)
         );
         match superblock {
             Err(SuperblockError::Blank) => {}

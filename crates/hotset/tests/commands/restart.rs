@@ -200,7 +200,8 @@ fn pools_that_cannot_be_read_have_their_messages() {
         .unwrap();
     let said = place.serve().stop();
     assert!(said.contains("superblock is damaged"), "{said}");
-    assert!(said.contains("`hotset pool format --yes pool`"), "{said}");
+    let format = format!("`hotset pool format --yes {}`", pool.display());
+    assert!(said.contains(&format), "{said}");
     // One superblock is: the other holds, and the damage is reported.
     fs::write(&pool, &good).unwrap();
     let file = File::options().write(true).open(&pool).unwrap();
