@@ -8,6 +8,8 @@
 //!     a block is overwritten whole ⟹ it is not read, and need not be readable
 //!     a write holds its range until the device has answered, even if its
 //!     future is dropped: an abandoned write never meets a later one
+//!     the device's block changes while no change is in flight (`Gate::hold`) ⟹ each
+//!     request gets whole blocks of the device as it is when its range is held
 //!
 //! Not here: requests over [`Gate::BYTES_MAX`], and how many of them there may be; a
 //! frontend splits them and bounds them, for only it knows how much memory it may hold.
@@ -17,7 +19,7 @@ use crate::device::{Content, Device};
 use crate::env::{Env, Persist};
 use crate::error::{IoError, IoResult, Kind};
 use crate::pool::BUF_BYTES_MAX;
-use crate::range_lock::{Access, RangeLock};
+use crate::range_lock::{Access, Acquire, Guard, RangeLock};
 use crate::units::{Extent, Fua, Lba, SECTOR_BYTES, Sectors};
 use std::ops::Range;
 use std::rc::Rc;
@@ -120,6 +122,13 @@ impl<D: Device> Gate<D> {
         drop(self.0.lock.lock(whole, Access::Exclusive).await);
     }
 
+    /// Waits until no change is in flight. None begins until the range that is held is released;
+    /// reads go on.
+    pub fn hold(&self) -> Acquire<'_> {
+        let whole = self.0.device.geometry().extent();
+        self.0.lock.lock(whole, Access::Shared)
+    }
+
     /// What the bytes at `offset` hold, in runs of whole blocks that cover them.
     pub async fn extents(
         &self,
@@ -144,8 +153,7 @@ impl<D: Device> Gate<D> {
 
 impl<D: Device> Inner<D> {
     async fn read(&self, offset: u64, len: usize) -> IoResult<Shared> {
-        let cover = self.cover(offset, len)?;
-        let _guard = self.lock.lock(cover.blocks, Access::Shared).await;
+        let (cover, _guard) = self.locked(offset, len, Access::Shared).await?;
         let buf = self.memory(&cover);
         let (buf, result) = self.device.read(cover.blocks.start, buf).await;
         result?;
@@ -158,23 +166,19 @@ impl<D: Device> Inner<D> {
     }
 
     async fn write(&self, offset: u64, data: Shared, fua: Fua) -> IoResult {
-        let cover = self.cover(offset, data.len())?;
+        let exclusive = Access::Exclusive;
+        let (cover, _guard) = self.locked(offset, data.len(), exclusive).await?;
         if cover.is_exact() {
-            let _guard = self.lock.lock(cover.blocks, Access::Exclusive).await;
             return self.device.write(cover.blocks.start, data, fua).await;
         }
-        let _guard = self.lock.lock(cover.blocks, Access::Exclusive).await;
         self.merge(&cover, fua, |inside| inside.copy_from_slice(&data))
             .await
     }
 
     async fn zero(&self, offset: u64, len: u64) -> IoResult {
         self.bounds(offset, len)?;
+        let _guard = self.locked_blocks(offset, len, Access::Exclusive).await;
         let inner = self.inner_blocks(offset, len);
-        let _guard = self
-            .lock
-            .lock(self.outer_blocks(offset, len), Access::Exclusive)
-            .await;
         for cover in self.edges(offset, len, inner) {
             self.merge(&cover, Fua::No, |inside| inside.fill(0)).await?;
         }
@@ -186,11 +190,40 @@ impl<D: Device> Inner<D> {
 
     async fn discard(&self, offset: u64, len: u64) -> IoResult {
         self.bounds(offset, len)?;
-        let Some(extent) = self.inner_blocks(offset, len) else {
-            return Ok(());
-        };
-        let _guard = self.lock.lock(extent, Access::Exclusive).await;
-        self.device.discard(extent).await
+        let _guard = self.locked_blocks(offset, len, Access::Exclusive).await;
+        match self.inner_blocks(offset, len) {
+            Some(extent) => self.device.discard(extent).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The whole blocks of a range of bytes, held.
+    #[inline]
+    async fn locked(
+        &self,
+        offset: u64,
+        len: usize,
+        access: Access,
+    ) -> IoResult<(Cover, Guard<'_>)> {
+        loop {
+            let cover = self.cover(offset, len)?;
+            let guard = self.lock.lock(cover.blocks, access).await;
+            // The device's block may have become another while this waited.
+            if self.outer_blocks(offset, len as u64) == cover.blocks {
+                return Ok((cover, guard));
+            }
+        }
+    }
+
+    /// The same, of a range of any length.
+    async fn locked_blocks(&self, offset: u64, len: u64, access: Access) -> Guard<'_> {
+        loop {
+            let blocks = self.outer_blocks(offset, len);
+            let guard = self.lock.lock(blocks, access).await;
+            if self.outer_blocks(offset, len) == blocks {
+                return guard;
+            }
+        }
     }
 
     fn bytes(&self) -> u64 {

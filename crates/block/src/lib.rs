@@ -51,7 +51,7 @@ pub use log_limiter::LogLimiter;
 pub use mutex::Mutex;
 pub use pool::{BUF_BYTES_MAX, PAGE_BYTES, Pool};
 pub use port::{Answer, Port, Request, Tag};
-pub use range_lock::{Access, RangeLock};
+pub use range_lock::{Access, Acquire, RangeLock};
 pub use regions::Regions;
 pub use reserve::{Grant, Reserve};
 pub use semaphore::{Permit, Semaphore};

@@ -4,10 +4,14 @@ use super::caught;
 use super::clock::block_on;
 use super::memory::{Flaw, Memory};
 use crate::conformance::gate::{Bytes, bytes, gate};
+use crate::conformance::join::join;
 use crate::{
     Buf, Content, Device, Env, Extent, Fua, Gate, Geometry, IoResult, Kind, Lba, SECTOR_BYTES,
     Sectors, Shared,
 };
+
+use std::cell::Cell;
+use std::rc::Rc;
 
 const POOL: usize = 16 << 20;
 
@@ -35,6 +39,95 @@ fn flaws_beneath_the_gate_are_caught() {
             })
         });
     }
+}
+
+/// A memory whose block is one sector, and eight from some moment on.
+#[derive(Clone)]
+struct Coarsened {
+    memory: Memory,
+    coarse: Geometry,
+    is_coarse: Rc<Cell<bool>>,
+}
+
+impl Device for Coarsened {
+    fn geometry(&self) -> &Geometry {
+        match self.is_coarse.get() {
+            true => &self.coarse,
+            false => self.memory.geometry(),
+        }
+    }
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        match self.geometry().transfer(at, buf.len()) {
+            Ok(_) => self.memory.read(at, buf).await,
+            Err(error) => (buf, Err(error)),
+        }
+    }
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        self.geometry().transfer(at, data.len())?;
+        self.memory.write(at, data, fua).await
+    }
+    async fn zero(&self, extent: Extent) -> IoResult {
+        self.geometry().check(extent)?;
+        self.memory.zero(extent).await
+    }
+    async fn flush(&self) -> IoResult {
+        self.memory.flush().await
+    }
+    async fn discard(&self, extent: Extent) -> IoResult {
+        self.geometry().check(extent)?;
+        self.memory.discard(extent).await
+    }
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        self.memory.extents(extent, out).await
+    }
+}
+
+#[test]
+fn requests_that_wait_while_the_block_becomes_larger_get_whole_blocks() {
+    block_on(POOL, async |env| {
+        let memory = Memory::new(&env, 4, 1, Flaw::None);
+        let mut coarse = memory.geometry().clone();
+        coarse.block = Sectors(8);
+        let device = Coarsened {
+            memory,
+            coarse,
+            is_coarse: Rc::default(),
+        };
+        let gate = Gate::new(device.clone(), env.clone());
+        let filled = async |byte: u8, len: usize| {
+            let mut buf = env.pool.get(len).await;
+            buf.fill(byte);
+            buf.share()
+        };
+        gate.write(0, filled(1, 8192).await, Fua::No).await.unwrap();
+        let held = gate.hold().await;
+        // Reads go on.
+        assert_eq!(gate.read(512, 512).await.unwrap()[0], 1);
+        let changes = async {
+            let write = gate.write(512, filled(2, 512).await, Fua::No);
+            let zero = gate.zero(4096 + 512, 1024);
+            let read = async { gate.read(512, 512).await.map(drop) };
+            let (written, (zeroed, read)) = join(write, join(zero, read)).await;
+            written.and(zeroed).and(read).unwrap();
+        };
+        let coarsens = async {
+            device.is_coarse.set(true);
+            drop(held);
+        };
+        join(changes, coarsens).await;
+        let found = gate.read(0, 8192).await.unwrap();
+        let expected = |at: usize| match at {
+            512..1024 => 2,
+            4608..5632 => 0,
+            _ => 1,
+        };
+        assert!(
+            found
+                .iter()
+                .enumerate()
+                .all(|(at, byte)| *byte == expected(at))
+        );
+    });
 }
 
 /// A read, a merge and a write, without a lock; or requests widened to blocks.
