@@ -2,18 +2,19 @@
 
 use crate::form::Form;
 use crate::sections::{
-    add, append, append_new, contains, drop_if_empty, find, has_door, is_door, is_named, known,
-    list, remove, remove_all, section, set, take,
+    add, append, append_new, contains, drop_if_empty, exchange, find, has_door, is_door, is_named,
+    known, list, remove, remove_all, section, set, take,
 };
-use control::config::{self, Attach, Volume};
+use control::config::{self, Attach, Cleaning, Volume};
 use control::protocol::Request;
-use toml_edit::{DocumentMut, Value};
+use toml_edit::{DocumentMut, Item, Value};
 
 /// Whether a file says what `request` changes.
 pub fn is_kept(request: &Request) -> bool {
     matches!(
         request,
         Request::SetMode { .. }
+            | Request::ReplaceLog { .. }
             | Request::AddVolume { .. }
             | Request::RemoveVolume { .. }
             | Request::Attach { .. }
@@ -48,8 +49,46 @@ pub fn edit(
     let mut file = files.swap_remove(at);
     let others = &files;
     match request {
-        Request::SetMode { volume, mode } => {
-            set(section(&mut file, "volume", volume)?, "mode", mode);
+        Request::SetMode {
+            volume,
+            mode,
+            log,
+            journal,
+        } => {
+            let log: Vec<String> = log
+                .iter()
+                .map(|device| known(&mut file, others, device))
+                .collect::<Result<_, _>>()?;
+            let journal = journal
+                .as_ref()
+                .map(|device| known(&mut file, others, device))
+                .transpose()?;
+            let table = section(&mut file, "volume", volume)?;
+            set(table, "mode", mode);
+            if !log.is_empty() {
+                let devices = list(table, "log")?;
+                if !devices
+                    .iter()
+                    .map(Value::as_str)
+                    .eq(log.iter().map(|d| Some(d.as_str())))
+                {
+                    devices.clear();
+                    log.iter().for_each(|device| add(devices, device));
+                }
+            }
+            if let Some(journal) = &journal {
+                set(table, "journal", journal);
+                set(table, "write_back", Cleaning::Journaled.name());
+            }
+        }
+        Request::ReplaceLog { volume, device, by } => {
+            let name = known(&mut file, others, by)?;
+            let table = section(&mut file, "volume", volume)?;
+            if table.get("journal").and_then(Item::as_str) == Some(device) {
+                set(table, "journal", &name);
+            } else {
+                exchange(list(table, "log")?, device, &name);
+            }
         }
         Request::AddVolume { volume, device } => {
             if let Some(device) = device {
@@ -123,15 +162,9 @@ pub fn edit(
             device,
         } => {
             let table = section(&mut file, "array", array)?;
-            let members = list(table, "members")?;
-            let is_it = |other: &Value| other.as_str() == Some(member);
-            let at = members.iter().position(is_it);
-            let gone = match at {
-                Some(at) => {
-                    members.replace(at, device);
-                    device
-                }
-                None => member,
+            let gone = match exchange(list(table, "members")?, member, device) {
+                true => device,
+                false => member,
             };
             take(list(table, "spares")?, gone);
             drop_if_empty(table, "spares");
@@ -150,9 +183,9 @@ pub fn edit(
 /// Which file has the section that changes; of one that is new, the first.
 fn holder(files: &[DocumentMut], request: &Request) -> Result<usize, String> {
     let (kind, name) = match request {
-        Request::SetMode { volume, .. } | Request::RemoveVolume { volume } => {
-            ("volume", volume.clone())
-        }
+        Request::SetMode { volume, .. }
+        | Request::ReplaceLog { volume, .. }
+        | Request::RemoveVolume { volume } => ("volume", volume.clone()),
         Request::AddVolume { volume, .. } => {
             let name = Volume::parse(volume)?.name.value;
             return Ok(find(files, "volume", name.as_str()).unwrap_or(0));
@@ -246,10 +279,7 @@ unix = "/run/hotset/nbd.sock"
 
     #[test]
     fn each_change_touches_its_own_lines_alone() {
-        let mode = Request::SetMode {
-            volume: "web".into(),
-            mode: "pass-through".into(),
-        };
+        let mode = Request::set_mode("web", "pass-through");
         let after = with(TEXT, mode).unwrap();
         let expected = (
             vec!["mode = \"write-through\" # for now"],
@@ -446,10 +476,7 @@ unix = "/run/hotset/nbd.sock"
 
     #[test]
     fn what_the_file_does_not_have_is_refused() {
-        let mode = |volume: &str, mode: &str| Request::SetMode {
-            volume: volume.into(),
-            mode: mode.into(),
-        };
+        let mode = |volume: &str, mode: &str| Request::set_mode(volume, mode);
         let other = Request::AddDevice {
             pool: "fast".into(),
             device: new("archive"),
@@ -474,7 +501,13 @@ unix = "/run/hotset/nbd.sock"
         #[test]
         fn any_file_is_edited_or_refused(text in "(\\[\\[(volume|pool|device|array)\\]\\]\n|name = \"w\"\n|devices = .{0,8}\n|.{0,12}\n){0,8}") {
             for request in [
-                Request::SetMode { volume: "w".into(), mode: "pass-through".into() },
+                Request::set_mode("w", "pass-through"),
+                Request::SetMode {
+                    volume: "w".into(),
+                    mode: "write-back".into(),
+                    log: vec![new("s"), new("t")],
+                    journal: Some(new("u")),
+                },
                 Request::RemoveVolume { volume: "w".into() },
                 Request::AddDevice { pool: "w".into(), device: new("s") },
                 Request::RemoveDevice { pool: "w".into(), device: "s".into() },

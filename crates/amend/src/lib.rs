@@ -144,23 +144,19 @@ impl Draft {
         })
     }
 
-    /// Puts the new text in the file's place; the files as they are then.
+    /// Puts the new text in the file's place; the files as they are then, or why it is not there.
     pub fn commit(self) -> Result<Files, String> {
         let path = self.name.display();
         drop(self.spare);
-        let now = fs::read_to_string(&self.path).map_err(|error| {
-            format!("the daemon has changed, and {path} cannot be read ({error}); put the change into it")
-        })?;
+        let now = fs::read_to_string(&self.path)
+            .map_err(|error| format!("{path} cannot be read ({error})"))?;
         if now != self.before {
-            return Err(format!(
-                "the daemon has changed, and {path} has not, for another changed it meanwhile ({}); \
-                 put the change into it, and run `hotset reload`",
-                difference(&self.before, &now)
-            ));
+            let difference = difference(&self.before, &now);
+            return Err(format!("another changed {path} meanwhile ({difference})"));
         }
-        self.beside.replace(&self.path).map_err(|error| {
-            format!("the daemon has changed, and {path} cannot be replaced ({error}); put the change into it")
-        })?;
+        self.beside
+            .replace(&self.path)
+            .map_err(|error| format!("{path} cannot be replaced ({error})"))?;
         Ok(self.files.with(&self.name, self.after))
     }
 }

@@ -233,6 +233,12 @@ pub(crate) fn add(list: &mut Array, name: &str) {
     list.set_trailing(format!("\n{rest}"));
 }
 
+/// Puts a name in the place of another, with what stands around that; whether it was there.
+pub(crate) fn exchange(list: &mut Array, name: &str, by: &str) -> bool {
+    let at = list.iter().position(|other| other.as_str() == Some(name));
+    at.map(|at| list.replace(at, by)).is_some()
+}
+
 /// Removes a name, with the comments in its line and those right above it.
 pub(crate) fn take(list: &mut Array, name: &str) {
     loop {

@@ -14,7 +14,7 @@ mod tests;
 
 pub use change::Change;
 
-use crate::config::{Array, Config, Daemon, Name, Pool, Value, Volume, VolumeMode};
+use crate::config::{Array, At, Config, Daemon, Name, Pool, Value, Volume, VolumeMode};
 use crate::files::Files;
 use crate::written::Section;
 use std::collections::{BTreeSet, HashMap};
@@ -54,7 +54,8 @@ const MEMORY: &str = "it is set up when the daemon starts";
 const IN_USE: &str = "it is in use as it is";
 const SEEN: &str =
     "its clients have it as it is; to do it now, `hotset volume remove` and add it again";
-const LOG: &str = "a log is opened with its volume";
+const LOG: &str = "its log is open as it is; to do it now, `hotset reload` with another `mode`, then \
+                   with it";
 const ENGINE: &str = "the pool is opened with it";
 const DOOR: &str =
     "its client has it as it is; to do it now, `hotset reload` without the section, then with it";
@@ -135,12 +136,9 @@ pub fn plan(running: &Config, wanted: &Config) -> Vec<Step> {
     }
     open(true, &mut steps);
     for new in &volumes.new {
-        let change = match new.mode.value {
-            VolumeMode::WriteBack => Err(LOG),
-            VolumeMode::Cached(_) => Ok(Change::AddVolume(Box::new((*new).clone()))),
-        };
+        let change = Change::AddVolume(Box::new((*new).clone()));
         let what = format!("volume {} is added", new.id());
-        steps.push(Step::new(Some(new.line), what, change));
+        steps.push(Step::new(Some(new.line), what, Ok(change)));
     }
     for (before, now) in &listeners.both {
         for (line, what) in differences("listener", *before, *now, &[]) {
@@ -394,24 +392,26 @@ fn volume(before: &Volume, now: &Volume, steps: &mut Vec<Step>) {
         .copied()
         .filter(|n| !OF_LOG.contains(n))
         .collect();
-    let owes = now.mode.value == VolumeMode::WriteBack;
+    let has_log = |volume: &Volume| volume.mode.value == VolumeMode::WriteBack;
     for (line, what) in differences("volume", before, now, &of_mode) {
-        let mode = now.mode.clone();
-        let volume = name.clone();
-        let change = Change::SetMode { volume, mode };
-        steps.push(Step::new(
-            Some(line),
-            what,
-            if owes { Err(LOG) } else { Ok(change) },
-        ));
+        let change = match now.mode.value {
+            VolumeMode::WriteBack => Change::WriteBack(Box::new(now.clone())),
+            VolumeMode::Cached(value) => Change::SetMode {
+                volume: name.clone(),
+                mode: At {
+                    value,
+                    line: now.mode.line,
+                },
+            },
+        };
+        steps.push(Step::new(Some(line), what, Ok(change)));
     }
     for (line, what) in differences("volume", before, now, &of_log) {
-        let change = Change::PutLog(Box::new(now.clone()));
-        steps.push(Step::new(
-            Some(line),
-            what,
-            if owes { Err(LOG) } else { Ok(change) },
-        ));
+        let change = match has_log(before) && has_log(now) {
+            true => Err(LOG),
+            false => Ok(Change::PutLog(Box::new(now.clone()))),
+        };
+        steps.push(Step::new(Some(line), what, change));
     }
 }
 

@@ -56,6 +56,21 @@ pub enum Request {
         volume: String,
         /// The mode's name.
         mode: String,
+        /// Of write-back: the devices of its log, those of the configuration unless given.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        log: Vec<NamedOrNew>,
+        /// Its journal: the volume becomes journaled.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        journal: Option<NamedOrNew>,
+    },
+    /// Puts a device in the place of one of a volume's log, or of its journal.
+    ReplaceLog {
+        /// The volume.
+        volume: String,
+        /// The device that leaves.
+        device: String,
+        /// The one that comes.
+        by: NamedOrNew,
     },
     /// Holds back a volume's changes and makes its origin durable.
     Quiesce {
@@ -199,6 +214,16 @@ pub enum Request {
 }
 
 impl Request {
+    /// A change of mode that needs no devices.
+    pub fn set_mode(volume: impl Into<String>, mode: impl Into<String>) -> Request {
+        Request::SetMode {
+            volume: volume.into(),
+            mode: mode.into(),
+            log: Vec::new(),
+            journal: None,
+        }
+    }
+
     /// Whether it changes what the daemon runs, so that it waits its turn.
     pub fn is_change(&self) -> bool {
         !matches!(
@@ -221,6 +246,7 @@ impl Request {
     pub fn volume(&self) -> Option<&str> {
         match self {
             Request::SetMode { volume, .. }
+            | Request::ReplaceLog { volume, .. }
             | Request::Quiesce { volume }
             | Request::Resume { volume }
             | Request::Invalidate { volume }
@@ -297,9 +323,15 @@ mod tests {
             (r#"{"request":"status"}"#, Request::Status),
             (
                 r#"{"request":"set-mode","volume":"v","mode":"pass-through"}"#,
+                Request::set_mode("v", "pass-through"),
+            ),
+            (
+                r#"{"request":"set-mode","volume":"v","mode":"write-back","log":[{"named":"a"}]}"#,
                 Request::SetMode {
                     volume: "v".into(),
-                    mode: "pass-through".into(),
+                    mode: "write-back".into(),
+                    log: vec![NamedOrNew::Named("a".into())],
+                    journal: None,
                 },
             ),
             (

@@ -3,13 +3,14 @@
 //! Invariants:
 //!     there is a log ⟹ every request goes by it, and nothing else writes to the volume
 //!     a `Held` lives ⟹ no change begins, and none is under way once `hold` has returned
+//!     it gets a log ⟹ no change is under way: its blocks become those of the log
 //!
 //! Without a log a read is the cache's own future.
 
 use crate::leaf::Leaf;
 use crate::log::{Log, Resting};
 use block::{Buf, Content, Device, Driver, Extent, Fua, Geometry, IoResult, Lba, Shared, Signal};
-use cache::log::Status;
+use cache::log::{Status, logged};
 use control::config::{Name, VolumeMode};
 use futures_util::future::Either;
 use std::cell::{Cell, RefCell};
@@ -21,7 +22,8 @@ pub struct Fronted<D: Driver>(Rc<Inner<D>>);
 struct Inner<D: Driver> {
     cached: cache::Volume<Leaf<D>>,
     log: RefCell<Option<Log<D>>>,
-    geometry: Geometry,
+    /// While it has a log.
+    logged: Geometry,
     /// How many hold changes.
     held: Cell<u32>,
     changing: Cell<u32>,
@@ -76,14 +78,11 @@ impl<D: Driver> Drop for Changing<'_, D> {
 impl<D: Driver> Fronted<D> {
     /// `cached`, behind `log`.
     pub(crate) fn new(cached: cache::Volume<Leaf<D>>, log: Option<Log<D>>) -> Fronted<D> {
-        let geometry = match &log {
-            Some(log) => log.engine().geometry().clone(),
-            None => cached.geometry().clone(),
-        };
+        let logged = logged(cached.geometry());
         Fronted(Rc::new(Inner {
             cached,
             log: RefCell::new(log),
-            geometry,
+            logged,
             held: Cell::new(0),
             changing: Cell::new(0),
             signal: Signal::default(),
@@ -124,7 +123,7 @@ impl<D: Driver> Fronted<D> {
         }
     }
 
-    /// `log` takes the place of the one that it had; changes are held.
+    /// `log` takes the place of the one that it had, or of none; changes are held.
     pub(crate) fn exchange_log(&self, log: Log<D>) {
         self.0.log.replace(Some(log));
     }
@@ -161,7 +160,10 @@ impl<D: Driver> Fronted<D> {
 
 impl<D: Driver> Device for Fronted<D> {
     fn geometry(&self) -> &Geometry {
-        &self.0.geometry
+        match *self.0.log.borrow() {
+            Some(_) => &self.0.logged,
+            None => self.0.cached.geometry(),
+        }
     }
 
     fn read(&self, at: Lba, buf: Buf) -> impl Future<Output = (Buf, IoResult)> {

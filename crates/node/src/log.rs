@@ -227,6 +227,13 @@ impl<D: Driver> Log<D> {
         engine.begin().await
     }
 
+    /// As [`Log::begin`], of a log in which nothing is dirty; it takes no change before its engine
+    /// goes on.
+    pub(crate) async fn begin_at_rest(&self) -> IoResult {
+        self.0.engine.seal();
+        self.begin().await
+    }
+
     /// Writes all back at once, in no order, and gives the log up.
     async fn carry_out(&self) -> IoResult {
         let lost = self.0.engine.carry_out().await?;

@@ -23,6 +23,7 @@ mod retry;
 mod returns;
 mod snapshot;
 mod stop;
+mod switch;
 mod troubles;
 mod turns;
 mod volumes;

@@ -56,6 +56,7 @@ pub use cleaning::Cleaning;
 pub use copies::Area;
 pub use journal::Journal;
 pub use ledger::{Candidate, Ledger, Opened, Wanted, Witness, superblock_of};
+pub use recover::logged;
 pub use scan::Scrutiny;
 pub use stage::{Stage, Stages};
 pub use standing::{Members, NotRecorded, Standing};
@@ -310,6 +311,12 @@ impl<P: Device> WriteBack<P> {
         pieces
             .iter()
             .any(|piece| !matches!(piece, Piece::Origin(_)))
+    }
+
+    /// Takes no change before [`WriteBack::go_on`]. The log has not begun, and nothing is dirty.
+    pub fn seal(&self) {
+        self.0.sealed.set(true);
+        self.0.copies.standing.want(|wanted| wanted.owes = false);
     }
 
     /// Takes no change from now on; returns once nothing is owed, durably. If that fails, or is

@@ -13,7 +13,7 @@ use super::stage::Stage;
 use super::standing::Standings;
 use super::state::{Cursor, Live, SEGMENTS_MIN, State};
 use super::{Config, Inner, Members, WriteBack, clean, mark};
-use block::{BoxDevice, Device, Env, IoError, IoResult, Kind, Nanos, Sectors, Signal};
+use block::{BoxDevice, Device, Env, Geometry, IoError, IoResult, Kind, Nanos, Sectors, Signal};
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, SEGMENT_BLOCKS, SummaryWriter};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -81,9 +81,7 @@ impl<P: Device> WriteBack<P> {
         let newest = Nanos(written_at.max().unwrap_or(0));
         config.epoch = config.epoch.max(newest - env.timer.now());
         let state = state(&scan, copies.segments(), config.max_lag);
-        let mut geometry = origin.geometry().clone();
-        geometry.block = Sectors(BLOCK_SECTORS);
-        geometry.volatile = true;
+        let geometry = logged(origin.geometry());
         let log = Rc::new(Inner {
             config,
             env,
@@ -164,6 +162,15 @@ impl<P: Device> WriteBack<P> {
             log.tasks.set(log.tasks.get() - 1);
             log.changed.notify();
         });
+    }
+}
+
+/// How a volume looks with a log in front of an origin that looks like `origin`.
+pub fn logged(origin: &Geometry) -> Geometry {
+    Geometry {
+        block: Sectors(BLOCK_SECTORS),
+        volatile: true,
+        ..origin.clone()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::config::{Array, At, Attach, Config, Device, Listen, Name, Pool, Volume, VolumeMode};
 use crate::written::Section;
+use cache::Mode;
 use std::time::Duration;
 
 /// A change.
@@ -78,11 +79,13 @@ pub enum Change {
     SetMode {
         /// The volume.
         volume: Name,
-        /// How.
-        mode: At<VolumeMode>,
+        /// How, without a log.
+        mode: At<Mode>,
     },
     /// What a volume's log would be, were it write-back.
     PutLog(Box<Volume>),
+    /// A volume that is served answers writes from its log.
+    WriteBack(Box<Volume>),
     /// A volume is served.
     AddVolume(Box<Volume>),
     /// A listener shows other certificates to those who connect from now on.
@@ -159,11 +162,12 @@ impl Change {
             }
             Change::SetMode { volume, mode } => {
                 let volume = config.volumes.iter_mut().find(|v| v.name.value == *volume);
+                let (line, value) = (mode.line, VolumeMode::Cached(mode.value));
                 volume
                     .into_iter()
-                    .for_each(|volume| volume.mode = mode.clone());
+                    .for_each(|volume| volume.mode = At { value, line });
             }
-            Change::PutLog(wanted) | Change::AddVolume(wanted) => {
+            Change::PutLog(wanted) | Change::WriteBack(wanted) | Change::AddVolume(wanted) => {
                 put(&mut config.volumes, wanted);
             }
             Change::RenewListener(listen) | Change::OpenListener(listen) => {

@@ -7,7 +7,7 @@ use super::text::{Argument, argument};
 use crate::Failure;
 use clap::Subcommand;
 use control::client::Client;
-use control::protocol::Request;
+use control::protocol::{NamedOrNew, Request};
 use control::section::Section;
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;
@@ -29,8 +29,34 @@ pub enum Volume {
         change: Change,
         /// The volume
         volume: String,
-        /// write-through, write-around or pass-through
+        /// write-through, write-around, pass-through or write-back
         mode: String,
+        /// Of write-back: the two devices of its log, of the configuration or by their paths; those
+        /// that the configuration has for it unless given
+        #[arg(long, value_delimiter = ',', value_name = "DEVICE,DEVICE")]
+        log: Vec<String>,
+        /// Its journal, likewise: the volume becomes journaled
+        #[arg(long, value_name = "DEVICE")]
+        journal: Option<String>,
+        /// The failure domains of those among them that are new, in their order
+        #[arg(long, value_delimiter = ',', value_name = "CONTROLLER,...")]
+        controllers: Vec<String>,
+    },
+    /// Replace a device of the log of a write-back volume, or its journal
+    ///
+    /// The log is drained first, with clients served, and begun with the new device.
+    ReplaceLog {
+        #[command(flatten)]
+        control: Control,
+        /// The volume
+        volume: String,
+        /// The device that leaves
+        device: String,
+        /// The device that takes its place, of the configuration or by its path; it has to be blank
+        by: String,
+        /// Its failure domain, if it is new
+        #[arg(long)]
+        controller: Option<String>,
     },
     /// Hold writes and flush the origin, for a snapshot of it
     ///
@@ -113,9 +139,44 @@ pub fn run(command: Volume) -> Result<(), Failure> {
             change,
             volume,
             mode,
+            log,
+            journal,
+            controllers,
         } => {
             announce(&change.control, &volume)?;
-            (change, Request::SetMode { volume, mode })
+            let mut controllers = controllers.into_iter();
+            let devices = log.iter().chain(&journal);
+            let mut devices: Vec<_> = devices
+                .map(|device| log_device(device, &mut controllers))
+                .collect();
+            if let Some(controller) = controllers.next() {
+                return Err(Failure::Usage(format!(
+                    "no new device is left for --controllers {controller}; leave it out"
+                )));
+            }
+            let journal = journal.and_then(|_| devices.pop());
+            let request = Request::SetMode {
+                volume,
+                mode,
+                log: devices,
+                journal,
+            };
+            (change, request)
+        }
+        Volume::ReplaceLog {
+            control,
+            volume,
+            device,
+            by,
+            controller,
+        } => {
+            announce(&control, &volume)?;
+            let change = Change {
+                control,
+                temporary: false,
+            };
+            let by = log_device(&by, &mut controller.into_iter());
+            (change, Request::ReplaceLog { volume, device, by })
         }
         Volume::Quiesce { control, volume } => (control.once(), Request::Quiesce { volume }),
         Volume::Resume { control, volume } => (control.once(), Request::Resume { volume }),
@@ -158,6 +219,18 @@ pub fn run(command: Volume) -> Result<(), Failure> {
         }
     };
     change.carry_out(&request)
+}
+
+/// A device of a log; one that is new has the next of the `controllers`.
+fn log_device(device: &str, controllers: &mut impl Iterator<Item = String>) -> NamedOrNew {
+    match argument(device, None) {
+        Argument::Named(name) => NamedOrNew::Named(name),
+        Argument::New(name, section) => {
+            let section = section.text("name", &name);
+            let section = section.optional("controller", controllers.next().as_deref());
+            NamedOrNew::New(section.finish())
+        }
+    }
 }
 
 /// Runs `command` while the daemon holds `volume`, as long as a connection lasts which the command

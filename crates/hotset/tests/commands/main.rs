@@ -30,4 +30,5 @@ mod walk;
 mod watching;
 mod web;
 mod web_abuse;
+mod write_back;
 mod write_back_advice;

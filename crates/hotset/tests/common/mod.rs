@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 pub mod browser;
+pub mod client;
 pub mod site;
 
 use std::fs::{self, File};

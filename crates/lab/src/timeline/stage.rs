@@ -98,10 +98,8 @@ impl Stage {
 
     /// Gives the log up; returns once the origin answers writes.
     pub(super) async fn detach(&self) -> Result<(), String> {
-        let request = Request::SetMode {
-            volume: self.0.config.volumes[0].name.to_string(),
-            mode: "write-through".into(),
-        };
+        let volume = self.0.config.volumes[0].name.to_string();
+        let request = Request::set_mode(volume, "write-through");
         self.0.node()?.ask(request).await.map(drop)
     }
 

@@ -38,7 +38,7 @@ impl<P: Platform> Node<P> {
     }
 
     /// What a device is known by from now on, if it is none of arrays.
-    fn known_by(device: &Source) -> Option<Change> {
+    pub(super) fn known_by(device: &Source) -> Option<Change> {
         match device {
             Source::Device(device) => Some(Change::PutDevice(device.clone())),
             Source::Array(_) => None,
@@ -47,7 +47,7 @@ impl<P: Platform> Node<P> {
 
     /// Refuses `changes` after which the configuration would not agree with itself. A device
     /// that has a role, open or not and under any name, gets no other one.
-    async fn agree(&self, changes: &[Change]) -> Result<(), Refusal> {
+    pub(super) async fn agree(&self, changes: &[Change]) -> Result<(), Refusal> {
         let before = self.devices.config();
         let mut after = (*before).clone();
         changes.iter().for_each(|change| change.record(&mut after));
@@ -68,12 +68,12 @@ impl<P: Platform> Node<P> {
     }
 
     /// The configuration says `changes` from now on.
-    fn note_all(&self, changes: &[Change]) {
+    pub(super) fn note_all(&self, changes: &[Change]) {
         changes.iter().for_each(|change| self.note(change));
     }
 
     /// The device of a request.
-    fn named_or_new(&self, device: NamedOrNew) -> Result<Source, Refusal> {
+    pub(super) fn named_or_new(&self, device: NamedOrNew) -> Result<Source, Refusal> {
         match device {
             NamedOrNew::Named(name) => self.known(&Name::new(&name)?),
             NamedOrNew::New(text) => {
@@ -138,7 +138,9 @@ impl<P: Platform> Node<P> {
     /// Does what is asked.
     pub(super) async fn change(&self, request: Request) -> Result<(), Refusal> {
         match request {
-            Request::Status
+            // Made with the files of the configuration, or answered at any time.
+            Request::ReplaceLog { .. }
+            | Request::Status
             | Request::Configuration
             | Request::Reload
             | Request::Change { .. }
@@ -152,11 +154,21 @@ impl<P: Platform> Node<P> {
             | Request::Explain { .. }
             | Request::Record { .. }
             | Request::TakeRecords => Ok(()),
-            Request::SetMode { volume, mode } => {
-                let Some(value) = VolumeMode::from_name(&mode) else {
+            Request::SetMode {
+                volume,
+                mode,
+                log,
+                journal,
+            } => {
+                let Some(VolumeMode::Cached(value)) = VolumeMode::from_name(&mode) else {
                     let names = VolumeMode::ALL.map(VolumeMode::name).join(", ");
                     return Err(format!("{mode:?} is no mode; choose one of {names}"));
                 };
+                if !log.is_empty() || journal.is_some() {
+                    return Err(format!(
+                        "volume {volume} is {mode} without a log; give its devices with write-back"
+                    ));
+                }
                 self.volume(&volume)?;
                 let volume = Name::new(&volume)?;
                 let mode = At { value, line: 1 };
@@ -169,6 +181,13 @@ impl<P: Platform> Node<P> {
             Request::Invalidate { volume } => self.invalidate(&volume).await,
             Request::AddVolume { volume, device } => {
                 let volume = config::Volume::parse(&volume)?;
+                if volume.mode.value == VolumeMode::WriteBack {
+                    return Err(format!(
+                        "volume {name} has no log yet; add it as write-through, and then give it one \
+                         by `hotset volume set-mode {name} write-back --log`",
+                        name = volume.name.value
+                    ));
+                }
                 let origin = match device {
                     Some(text) => self.named_or_new(NamedOrNew::New(text))?,
                     None => self.known(&volume.origin.value)?,
@@ -336,6 +355,7 @@ impl<P: Platform> Node<P> {
             Change::Attach(attach) => self.change_doors(&attach.ublk.value, change).await?,
             Change::Detach(volume) => self.change_doors(volume, change).await?,
             Change::SetMode { volume, mode } => self.set_mode(volume, mode.value).await?,
+            Change::WriteBack(volume) => drop(self.switch(volume, &[], None).await?),
             Change::AddVolume(volume) => {
                 let origin = self.known(&volume.origin.value)?;
                 self.add_volume(volume, &origin).await?;

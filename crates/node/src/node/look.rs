@@ -265,11 +265,15 @@ fn of_log<P: Platform>(journal: Option<&Name>, name: &Name, served: &Served<P>, 
         let away = away.into_iter();
         let away = away.map(|device| (device, "it was not there at the start".to_owned()));
         for (device, why) in lost.into_iter().chain(away) {
+            let remedy = format!(
+                "mend the device: it is taken back then; or `hotset volume replace-log {name} \
+                 {device} DEVICE`"
+            );
             list.add(
                 Kind::LogCopyLost,
                 format!("device {device} of the log of volume {name}"),
                 format!("is lost: {why}"),
-                "mend the device: it is taken back then; or give another, and start hotset again",
+                remedy,
             );
         }
     }
@@ -289,7 +293,10 @@ fn of_log<P: Platform>(journal: Option<&Name>, name: &Name, served: &Served<P>, 
             Kind::JournalLost,
             subject(),
             format!("its journal {journal} is lost, or was not there at the start"),
-            format!("mend {journal}, and start hotset again"),
+            format!(
+                "`hotset volume replace-log {name} {journal} DEVICE`; or mend {journal}, and start \
+                 hotset again"
+            ),
         );
     }
     of_file(log.witness().claim.fails(), list);

@@ -10,7 +10,8 @@ use super::Node;
 use super::queue::{Full, Queued};
 use super::refusal::Refusal;
 use crate::platform::{Draft, Platform};
-use control::config::Name;
+use control::config::{Name, VolumeMode};
+use control::files::Files;
 use control::protocol::{Reply, Request};
 use control::status::Array;
 use std::rc::Rc;
@@ -73,6 +74,13 @@ impl<P: Platform> Node<P> {
         if matches!(request, Request::Reload) {
             return self.reload().await.map(Reply::Reloaded);
         }
+        if !lasts && self.would_be_forgotten(&request) {
+            return Err(
+                "write-back is not temporary: the next start would refuse a volume that may lack \
+                 what its log has. Leave out --temporary."
+                    .into(),
+            );
+        }
         // Its volume is named before the files are asked, which would miss the pool alone.
         if let Request::RemovePool { pool } = &request {
             self.unused_pool(&Name::new(pool)?)?;
@@ -82,14 +90,56 @@ impl<P: Platform> Node<P> {
             true => self.draft(&request).await?,
             false => None,
         };
-        self.change(request).await?;
-        if let Some(draft) = draft {
-            let files = draft.commit().await?;
+        if let Some(files) = self.make(request, draft).await? {
             let mut config = (*self.devices.config()).clone();
             config.files = files;
             self.devices.adopt(config);
         }
         Ok(Reply::Done)
+    }
+
+    /// Whether a change has a volume write back by a log that the next start is not told of.
+    fn would_be_forgotten(&self, request: &Request) -> bool {
+        let is_on = match request {
+            Request::SetMode { mode, .. } => mode == VolumeMode::WriteBack.name(),
+            Request::ReplaceLog { .. } => true,
+            _ => false,
+        };
+        is_on && self.devices.config().files.main().is_some()
+    }
+
+    /// Makes a change, and puts the text that says it into its place; the files as they are then.
+    async fn make(
+        &self,
+        request: Request,
+        draft: Option<Box<dyn Draft>>,
+    ) -> Result<Option<Files>, Refusal> {
+        match request {
+            Request::SetMode {
+                volume,
+                mode,
+                log,
+                journal,
+            } if mode == VolumeMode::WriteBack.name() => {
+                let wanted = self.wanted_log(&Name::new(&volume)?, log, journal)?;
+                self.become_write_back(wanted, draft).await
+            }
+            Request::ReplaceLog { volume, device, by } => {
+                let (volume, device) = (Name::new(&volume)?, Name::new(&device)?);
+                self.replace_log(&volume, &device, by, draft).await
+            }
+            request => {
+                self.change(request).await?;
+                let Some(draft) = draft else { return Ok(None) };
+                let files = draft.commit().await.map_err(|why| {
+                    format!(
+                        "the daemon has changed, and its configuration has not: {why}. Put the \
+                         change into it, and run `hotset reload`."
+                    )
+                });
+                files.map(Some)
+            }
+        }
     }
 
     async fn draft(&self, request: &Request) -> Result<Option<Box<dyn Draft>>, Refusal> {

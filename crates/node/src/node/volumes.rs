@@ -10,7 +10,7 @@ use crate::origins::Origin;
 use crate::place::{Opened, Role};
 use crate::platform::Platform;
 use block::{BoxDevice, Device, Gate, IoError, IoResult, Kind, Sectors};
-use cache::VolumeConfig;
+use cache::{Mode, VolumeConfig};
 use control::config::{self, Config, Name, VolumeMode};
 use control::plan::Change;
 use control::status::LATENCY_BOUNDS_US;
@@ -34,11 +34,6 @@ impl<P: Platform> Node<P> {
                 waiting.why
             ));
         }
-        if volume.mode.value == VolumeMode::WriteBack {
-            return Err(format!(
-                "volume {name} becomes write-back by the configuration and a start: add it there"
-            ));
-        }
         if origin.is_read_only() && !volume.read_only.value {
             return Err(format!(
                 "volume {name} is writable on a read-only device; make it read-only too"
@@ -55,7 +50,7 @@ impl<P: Platform> Node<P> {
     ) -> Result<(), Refusal> {
         let opened = self.devices.open(origin, Role::Origin).await;
         let lease = opened.map_err(|error| cannot_open(error, volume, origin))?;
-        let logs = match self.log_devices(volume).await {
+        let logs = match self.log_devices(volume, &[]).await {
             Ok(logs) => logs,
             Err(why) => {
                 lease.release().await;
@@ -290,23 +285,14 @@ impl<P: Platform> Node<P> {
     }
 
     /// Changes what a volume does with its pool. One with a log gives that up.
-    pub(super) async fn set_mode(&self, volume: &Name, mode: VolumeMode) -> Result<(), Refusal> {
+    pub(super) async fn set_mode(&self, volume: &Name, mode: Mode) -> Result<(), Refusal> {
         let fronted = self.volume(volume.as_str())?.inner().clone();
-        match mode {
-            VolumeMode::WriteBack if fronted.log().is_some() => Ok(()),
-            VolumeMode::WriteBack => Err(format!(
-                "volume {volume} becomes write-back by its configuration and a start: give it \
-                 `mode` and `log` there"
-            )),
-            VolumeMode::Cached(mode) => {
-                if fronted.cached().is_quiesced() && fronted.log().is_some() {
-                    return Err(format!("volume {volume} is quiesced; resume it first"));
-                }
-                self.detach(volume).await?;
-                fronted.cached().set_mode(mode);
-                Ok(())
-            }
+        if fronted.cached().is_quiesced() && fronted.log().is_some() {
+            return Err(format!("volume {volume} is quiesced; resume it first"));
         }
+        self.detach(volume).await?;
+        fronted.cached().set_mode(mode);
+        Ok(())
     }
 
     fn served(&self, name: &str) -> Result<(Name, Served<P>), Refusal> {

@@ -10,7 +10,7 @@
 use super::job::Detaching;
 use super::refusal::{Refusal, refusal};
 use super::{Node, Served};
-use crate::arrays::Lease;
+use crate::arrays::{Lease, Source};
 use crate::event::Event;
 use crate::fronted::AtRest;
 use crate::leaf::Leaf;
@@ -50,10 +50,12 @@ pub(super) fn looked_at<P: Platform>(devices: &LogDevices<P>) -> Vec<LogDevice<P
 }
 
 impl<P: Platform> Node<P> {
-    /// Opens the devices of the log of `volume`, and then its journal; none if it has no log.
+    /// Opens the devices of the log of `volume`, and then its journal; none if it has no log. Those
+    /// that are `new` are not in the configuration yet.
     pub(super) async fn log_devices(
         &self,
         volume: &config::Volume,
+        new: &[Source],
     ) -> Result<LogDevices<P>, Refusal> {
         let mut devices = Vec::new();
         if volume.mode.value != VolumeMode::WriteBack {
@@ -67,7 +69,10 @@ impl<P: Platform> Node<P> {
         }
         let journal = journal_of(volume).into_iter();
         for name in volume.log.value.iter().chain(journal) {
-            let source = self.known(name)?;
+            let source = match new.iter().find(|device| device.name() == name) {
+                Some(device) => device.clone(),
+                None => self.known(name)?,
+            };
             match self.devices.open(&source, Role::Log).await {
                 Ok(lease) => devices.push((name.clone(), Ok(lease))),
                 Err(error) if error.kind().is_absence() => {
@@ -376,7 +381,7 @@ fn damaged<C>(
     }
 }
 
-fn as_it_was(name: &Name, why: &str) -> Refusal {
+pub(super) fn as_it_was(name: &Name, why: &str) -> Refusal {
     format!("volume {name}: unchanged, {why}. Try again.")
 }
 

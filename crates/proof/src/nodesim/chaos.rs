@@ -103,8 +103,8 @@ impl Chaos {
         let mode = *self.pick(&Mode::ALL);
         let volume = self.volume();
         let volume = self.name(volume);
-        let mode = mode.name().to_owned();
-        if self.life.change(Request::SetMode { volume, mode }).await {
+        let change = Request::set_mode(volume, mode.name());
+        if self.life.change(change).await {
             self.life.meet(Class::Mode);
         }
     }

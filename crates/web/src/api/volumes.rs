@@ -88,7 +88,7 @@ pub async fn set_mode(
     Path(volume): Path<String>,
     Body(Mode { mode }): Body<Mode>,
 ) -> Result<StatusCode, Problem> {
-    change(&app, &operator, Request::SetMode { volume, mode }).await
+    change(&app, &operator, Request::set_mode(volume, mode)).await
 }
 
 /// Whether a volume's changes are held back.

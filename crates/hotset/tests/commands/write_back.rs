@@ -1,0 +1,392 @@
+//! Write-back while the daemon runs: begun, ended, and the daemon killed amid either.
+
+use crate::common::client::{Client, Stamped};
+use crate::common::{Daemon, Place, Process, noise, refused, run, tool, until};
+use serde_json::Value;
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// A write-through volume, and devices that may become its log. The origin has blocks of 512 bytes.
+const THROUGH: &str = r#"[daemon]
+control = "$/control"
+state = "$/state"
+buffers = "64MiB"
+stop = "4s"
+[[device]]
+name = "origin"
+nbd = "nbd+unix:///?socket=$/slow"
+[[device]]
+name = "pool"
+path = "$/pool"
+[[device]]
+name = "log0"
+path = "$/log0"
+controller = "pcie0"
+[[device]]
+name = "log1"
+path = "$/log1"
+controller = "pcie1"
+[[device]]
+name = "log2"
+path = "$/log2"
+controller = "pcie2"
+[[pool]]
+name = "fast"
+devices = ["pool"]
+hit_latency_max = "10s"
+[[volume]]
+name = "vol"
+origin = "origin"
+pool = "fast"
+max_lag = "10min" # a night's
+[[listen]]
+unix = "$/nbd"
+"#;
+
+const ON: &str = "volume set-mode vol write-back --log log0,log1";
+const OFF: &str = "volume set-mode vol write-through";
+
+/// The files, and the server of the origin, which can be stopped.
+fn through() -> (Place, Process) {
+    let place = Place::new();
+    for name in ["origin", "pool", "log0", "log1", "log2"] {
+        place.file(name, 24);
+    }
+    place.config(THROUGH);
+    let mut server = tool("nbdkit", "nbdkit");
+    server.args(["--foreground", "--exit-with-parent", "--unix"]);
+    server.arg(place.path("slow")).arg("file");
+    server.arg(place.path("origin"));
+    // `timeout` passes on no SIGSTOP.
+    let words: Vec<_> = server.get_args().skip(1).map(ToOwned::to_owned).collect();
+    let mut server = std::process::Command::new(&words[0]);
+    let server = Process(server.args(&words[1..]).spawn().unwrap());
+    until("nbdkit", || place.path("slow").exists());
+    (place, server)
+}
+
+fn volume(daemon: &Daemon<'_>) -> Value {
+    daemon.status()["volumes"][0].clone()
+}
+
+fn file(place: &Place) -> String {
+    fs::read_to_string(place.path("hotset.toml")).unwrap()
+}
+
+/// The mode in the file.
+fn mode(place: &Place) -> &'static str {
+    match file(place).contains("mode = \"write-back\"") {
+        true => "write-back",
+        false => "write-through",
+    }
+}
+
+#[test]
+fn a_volume_becomes_write_back_and_write_through_again_without_a_restart() {
+    let (place, server) = through();
+    let daemon = place.serve();
+    let mut client = Client::connect(&place.path("nbd"), "vol");
+    let mut bytes = noise(1, 1 << 20);
+    client.write(0, &bytes, false).unwrap();
+    run(&mut place.command(ON));
+    let now = volume(&daemon);
+    assert_eq!(now["mode"], "write-back", "{now}");
+    assert_eq!(now["write_back"]["copies"], 2, "{now}");
+    let text = file(&place);
+    assert!(text.contains("log = [\"log0\", \"log1\"]"), "{text}");
+    assert!(text.contains("max_lag = \"10min\" # a night's"), "{text}");
+    // The same once more changes nothing; other devices are refused.
+    run(&mut place.command(ON));
+    run(&mut place.command("volume set-mode vol write-back"));
+    let pool = "volume set-mode vol write-back --log log0,pool";
+    refused(&mut place.command(pool), 1, &["pool"]);
+    // The log answers what the origin does not; a client sees its block as it was.
+    server.signal(libc::SIGSTOP);
+    let later = noise(2, 512 * 3);
+    client.write(512 * 5, &later, true).unwrap();
+    bytes[512 * 5..512 * 8].copy_from_slice(&later);
+    assert!(client.read(0, 1 << 20).unwrap() == bytes);
+    assert!(volume(&daemon)["write_back"]["owed_bytes"].as_u64() > Some(0));
+    server.signal(libc::SIGCONT);
+    run(&mut place.command(OFF));
+    let now = volume(&daemon);
+    assert!(
+        now["write_back"].is_null() && now["mode"] == "write-through",
+        "{now}"
+    );
+    assert!(fs::read(place.path("origin")).unwrap()[..1 << 20] == bytes);
+    // The file keeps the devices of a log that is off, which nothing uses: others may.
+    assert_eq!(mode(&place), "write-through");
+    run(&mut place.command("volume set-mode vol write-back"));
+    assert_eq!(volume(&daemon)["mode"], "write-back");
+    client.write(0, &later, false).unwrap();
+    bytes[..later.len()].copy_from_slice(&later);
+    daemon.process.kill();
+    let daemon = place.serve();
+    let mut client = Client::connect(&place.path("nbd"), "vol");
+    assert!(client.read(0, 1 << 20).unwrap() == bytes);
+    assert_eq!(volume(&daemon)["mode"], "write-back");
+    daemon.stop();
+}
+
+#[test]
+fn what_cannot_be_a_log_is_refused_and_nothing_is_changed() {
+    let (place, _server) = through();
+    place.file("small", 4);
+    place.file("third", 24);
+    fs::write(place.path("used"), noise(3, 24 << 20)).unwrap();
+    let daemon = place.serve();
+    let before = file(&place);
+    let [third, small, used] = ["third", "small", "used"].map(|name| place.text(name));
+    let on = "volume set-mode vol write-back";
+    for (words, status, expected) in [
+        (on.to_owned(), 1, "its log has 0 devices"),
+        (format!("{on} --log log0"), 1, "its log has 1 devices"),
+        (format!("{on} --log log0,none"), 1, "none"),
+        (
+            format!("{on} --log log0,pool"),
+            1,
+            "pool fast uses device pool, which the log of volume vol uses",
+        ),
+        (
+            format!("{on} --log log0,origin"),
+            1,
+            "which volume vol uses",
+        ),
+        (
+            format!("{on} --log log0,{third}"),
+            1,
+            "without `controller`",
+        ),
+        (
+            format!("{on} --log log0,{third} --controllers pcie0"),
+            1,
+            "needs two controllers",
+        ),
+        (
+            format!("{on} --log log0,{small} --controllers pcie3"),
+            1,
+            "small is too small",
+        ),
+        (
+            format!("{on} --log log0,{used} --controllers pcie2"),
+            1,
+            "hotset pool format --yes",
+        ),
+        (
+            format!("{on} --log log0,log1 --controllers pcie2"),
+            2,
+            "--controllers",
+        ),
+        (
+            format!("{on} --log log0,log1 --journal {third} --controllers pcie0"),
+            1,
+            "its journal needs a controller",
+        ),
+        (
+            format!("{on} --log log0,log1 --temporary"),
+            1,
+            "is not temporary",
+        ),
+        (format!("{OFF} --log log0,log1"), 1, "without a log"),
+    ] {
+        refused(&mut place.command(&words), status, &[expected]);
+        assert_eq!(file(&place), before, "{words}");
+        assert_eq!(volume(&daemon)["mode"], "write-through", "{words}");
+    }
+    run(&mut place.command("volume quiesce vol"));
+    refused(&mut place.command(ON), 1, &["unchanged", "resume it first"]);
+    run(&mut place.command("volume resume vol"));
+    assert_eq!(file(&place), before);
+    // Nothing of what was refused keeps the devices.
+    let journaled = format!("{on} --log log0,log1 --journal {third} --controllers sas0");
+    run(&mut place.command(&journaled));
+    let now = volume(&daemon);
+    assert_eq!(now["write_back"]["order"], "journaled", "{now}");
+    daemon.stop();
+    let daemon = place.serve();
+    assert_eq!(volume(&daemon)["write_back"]["order"], "journaled");
+    daemon.stop();
+}
+
+#[test]
+fn an_origin_that_does_not_answer_leaves_the_volume_as_it_was() {
+    let (place, server) = through();
+    let daemon = place.serve();
+    let before = file(&place);
+    let mut client = Client::connect(&place.path("nbd"), "vol");
+    server.signal(libc::SIGSTOP);
+    let bytes = noise(4, 1 << 16);
+    std::thread::scope(|scope| {
+        let write = scope.spawn(|| client.write(0, &bytes, true));
+        refused(&mut place.command(ON), 1, &["volume vol: unchanged"]);
+        assert_eq!(file(&place), before);
+        assert_eq!(volume(&daemon)["mode"], "write-through");
+        server.signal(libc::SIGCONT);
+        write.join().unwrap().unwrap();
+    });
+    assert!(fs::read(place.path("origin")).unwrap()[..1 << 16] == bytes);
+    daemon.process.kill();
+    let daemon = place.serve();
+    run(&mut place.command(ON));
+    assert_eq!(volume(&daemon)["mode"], "write-back");
+    daemon.stop();
+}
+
+#[test]
+fn a_device_of_a_log_is_replaced_and_the_log_is_whole_again() {
+    let (place, server) = through();
+    let daemon = place.serve();
+    let replace = "volume replace-log vol log0 log2";
+    refused(
+        &mut place.command(replace),
+        1,
+        &["volume vol has no log with log0"],
+    );
+    run(&mut place.command(ON));
+    fs::write(place.path("used"), noise(3, 24 << 20)).unwrap();
+    let before = file(&place);
+    let used = format!(
+        "volume replace-log vol log0 {} --controller pcie3",
+        place.text("used")
+    );
+    for (words, expected) in [
+        ("volume replace-log vol none log2", "no log with none"),
+        ("volume replace-log vol log0 log1", "log1"),
+        (
+            "volume replace-log vol log0 pool",
+            "which the log of volume vol uses",
+        ),
+        (&used, "hotset pool format --yes"),
+    ] {
+        refused(&mut place.command(words), 1, &[expected]);
+        assert_eq!(file(&place), before, "{words}");
+        assert_eq!(volume(&daemon)["write_back"]["copies"], 2, "{words}");
+    }
+    let socket = place.path("nbd");
+    let over = AtomicBool::new(false);
+    let mut part = Stamped::new(1, 0, 4 << 20);
+    std::thread::scope(|scope| {
+        let writes = scope.spawn(|| part.write_until(&socket, &over));
+        run(&mut place.command(replace));
+        over.store(true, Ordering::SeqCst);
+        writes.join().unwrap();
+    });
+    assert!(
+        file(&place).contains("log = [\"log2\", \"log1\"]"),
+        "{}",
+        file(&place)
+    );
+    assert_eq!(volume(&daemon)["write_back"]["copies"], 2);
+    // What the origin lacks is on the new device, alone if need be.
+    server.signal(libc::SIGSTOP);
+    let mut client = Client::connect(&socket, "vol");
+    let later = noise(5, 1 << 20);
+    client.write(8 << 20, &later, true).unwrap();
+    daemon.process.kill();
+    server.signal(libc::SIGCONT);
+    fs::remove_file(place.path("log1")).unwrap();
+    let daemon = place.serve();
+    let mut client = Client::connect(&socket, "vol");
+    assert!(client.read(8 << 20, 1 << 20).unwrap() == later);
+    part.check(&socket);
+    assert_eq!(volume(&daemon)["write_back"]["copies"], 1);
+    // So does one that is lost.
+    run(&mut place.command("volume replace-log vol log1 log0"));
+    assert_eq!(volume(&daemon)["write_back"]["copies"], 2);
+    part.check(&socket);
+    daemon.stop();
+}
+
+#[test]
+fn a_reload_begins_and_ends_write_back_too() {
+    let (place, _server) = through();
+    let daemon = place.serve();
+    let on = THROUGH.replace(
+        "pool = \"fast\"\nmax",
+        "pool = \"fast\"\nmode = \"write-back\"\nlog = [\"log0\", \"log1\"]\nmax",
+    );
+    place.config(&on);
+    run(&mut place.command("reload"));
+    assert_eq!(volume(&daemon)["mode"], "write-back");
+    place.config(THROUGH);
+    run(&mut place.command("reload"));
+    assert_eq!(volume(&daemon)["mode"], "write-through");
+    daemon.stop();
+}
+
+/// The kind of the change that comes after so many, and its command.
+fn next(place: &Place, before: u32) -> (usize, String) {
+    if mode(place) != "write-back" {
+        return (1, ON.to_owned());
+    }
+    if before.is_multiple_of(3) {
+        return (0, OFF.to_owned());
+    }
+    let text = file(place);
+    let log = text
+        .lines()
+        .find(|line| line.starts_with("log = "))
+        .unwrap();
+    let [leaves, comes] = match log.contains("log0") {
+        true => ["log0", "log2"],
+        false => ["log2", "log0"],
+    };
+    (2, format!("volume replace-log vol {leaves} {comes}"))
+}
+
+/// Four clients write stamps of 512 bytes and more, a part of them forced, while the mode of the
+/// volume changes; the daemon is killed at any moment of that.
+#[test]
+fn no_write_is_lost_whenever_the_daemon_is_killed_while_the_mode_changes() {
+    const ROUNDS: u64 = 6;
+    let rounds = std::env::var("HOTSET_ROUNDS").map_or(ROUNDS, |n| n.parse().unwrap());
+    let (place, _server) = through();
+    let mut parts: Vec<Stamped> = (0..4).map(|n| Stamped::new(n, n << 22, 1 << 22)).collect();
+    let mut changes = [0; 3];
+    for round in 0..rounds {
+        let daemon = place.serve();
+        let socket = place.path("nbd");
+        assert_eq!(volume(&daemon)["mode"], mode(&place), "round {round}");
+        parts.iter_mut().for_each(|part| part.check(&socket));
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let clients: Vec<_> = parts
+                .iter_mut()
+                .map(|part| scope.spawn(|| part.write(&socket, &over)))
+                .collect();
+            let end = Instant::now() + Duration::from_millis(500 + 700 * (round % 4) + 37 * round);
+            let operator = scope.spawn(|| {
+                let mut done = [0; 3];
+                while !over.load(Ordering::SeqCst) {
+                    let (kind, words) = next(&place, done.iter().sum());
+                    let output = place.command(&words).output().unwrap();
+                    let killed = over.load(Ordering::SeqCst);
+                    assert!(output.status.success() || killed, "{output:?}");
+                    done[kind] += u32::from(output.status.success());
+                }
+                done
+            });
+            std::thread::sleep(end.saturating_duration_since(Instant::now()));
+            over.store(true, Ordering::SeqCst);
+            daemon.process.kill();
+            let done = operator.join().unwrap();
+            changes
+                .iter_mut()
+                .zip(done)
+                .for_each(|(all, done)| *all += done);
+            clients
+                .into_iter()
+                .for_each(|client| client.join().unwrap());
+        });
+    }
+    let daemon = place.serve();
+    let socket = place.path("nbd");
+    parts.iter_mut().for_each(|part| part.check(&socket));
+    let writes: u64 = parts.iter().map(|part| part.acknowledged).sum();
+    let [off, on, replaced] = changes;
+    println!("{writes} writes, {off} times off, {on} times on, {replaced} devices replaced");
+    assert!(writes > 1000 && changes.iter().all(|done| *done > 0));
+    daemon.stop();
+}

@@ -1,0 +1,326 @@
+//! A volume that is served becomes write-back: its log is opened beside the requests of clients, and
+//! takes their writes from the moment at which the configuration says so.
+//!
+//! Invariants:
+//!     the log takes a write ⟹ the files of the configuration say that it is to
+//!     it fails before that ⟹ the volume is as it was, nothing is dirty in the log, and the
+//!                            devices of the log are released
+//!     the log takes over ⟹ no change is in flight, and the origin was flushed after the last
+//!
+//! Not here: what is on the devices, and which may be used (`cache::log`); giving a log up
+//! (`write_back`).
+
+use super::refusal::{Refusal, refusal};
+use super::write_back::{LogDevices, as_it_was, looked_at, release};
+use super::{Node, Served};
+use crate::arrays::{Lease, Source};
+use crate::log::{Log, journal_of};
+use crate::place::Role;
+use crate::platform::{Draft, Platform};
+use block::{BoxDevice, Deadline, Device as _, Extent, IoResult, Lba, Nanos, Sectors};
+use cache::Mode;
+use cache::log::superblock_of;
+use control::config::{self, At, Cleaning, Name, VolumeMode};
+use control::files::Files;
+use control::plan::Change;
+use control::protocol::NamedOrNew;
+use layout::{BLOCK_SECTORS, LOG_SUPERBLOCKS};
+
+/// How long changes of clients may wait until none is in flight and the origin was flushed.
+const HELD_MAX: Nanos = Nanos::from_secs(10);
+/// How long the engine of a log that is given up may take to end.
+const END_MAX: Nanos = Nanos::from_secs(10);
+
+/// A volume that is to be write-back, and those of its devices that are new.
+pub(super) struct Wanted {
+    volume: config::Volume,
+    new: Vec<Source>,
+}
+
+impl<P: Platform> Node<P> {
+    /// What a request wants of the volume `name`.
+    pub(super) fn wanted_log(
+        &self,
+        name: &Name,
+        log: Vec<NamedOrNew>,
+        journal: Option<NamedOrNew>,
+    ) -> Result<Wanted, Refusal> {
+        self.volume(name.as_str())?;
+        let config = self.devices.config();
+        let volume = config.volumes.iter().find(|v| v.name.value == *name);
+        let mut volume = volume.ok_or("it is not in the configuration")?.clone();
+        let find = |device| self.named_or_new(device);
+        let log: Vec<Source> = log.into_iter().map(find).collect::<Result<_, _>>()?;
+        let journal = journal.map(find).transpose()?;
+        let at = volume.line;
+        volume.mode = At {
+            value: VolumeMode::WriteBack,
+            line: volume.mode.line,
+        };
+        if !log.is_empty() {
+            volume.log.value = log.iter().map(|device| device.name().clone()).collect();
+        }
+        if let Some(journal) = &journal {
+            volume.journal = Some(At {
+                value: journal.name().clone(),
+                line: at,
+            });
+            volume.write_back.value = Cleaning::Journaled;
+        }
+        let new = log.into_iter().chain(journal).collect();
+        Ok(Wanted { volume, new })
+    }
+
+    /// Has a volume become write-back, and the configuration say it; the files as they are then.
+    pub(super) async fn become_write_back(
+        &self,
+        wanted: Wanted,
+        draft: Option<Box<dyn Draft>>,
+    ) -> Result<Option<Files>, Refusal> {
+        let known = wanted.new.iter().filter_map(Self::known_by);
+        let becomes = Change::WriteBack(Box::new(wanted.volume.clone()));
+        let changes: Vec<Change> = known.chain([becomes]).collect();
+        self.agree(&changes).await?;
+        let files = self.switch(&wanted.volume, &wanted.new, draft).await?;
+        self.note_all(&changes);
+        Ok(files)
+    }
+
+    /// As [`Node::become_write_back`], of a volume that the configuration is to say already.
+    pub(super) async fn switch(
+        &self,
+        volume: &config::Volume,
+        new: &[Source],
+        draft: Option<Box<dyn Draft>>,
+    ) -> Result<Option<Files>, Refusal> {
+        let name = &volume.name.value;
+        self.volume(name.as_str())?;
+        let served = self.volumes.borrow()[name].clone();
+        if let Some(log) = served.volume.inner().log() {
+            let has = log.devices();
+            let wants = volume.log.value.iter().chain(journal_of(volume));
+            return match wants.eq(has) {
+                true => committed(draft).await,
+                false => Err(format!(
+                    "volume {name} is write-back, with {} as devices of its log; `hotset volume \
+                     replace-log` exchanges one",
+                    listed(has)
+                )),
+            };
+        }
+        let devices = self.log_devices(volume, new).await?;
+        let absent = devices.iter().find_map(|(device, opened)| {
+            let why = opened.as_ref().err()?;
+            Some(format!("{device} cannot be used: {why}"))
+        });
+        let switched = match absent {
+            Some(why) => Err(as_it_was(name, &why)),
+            None => self.switch_to(volume, &served, &devices, draft).await,
+        };
+        match switched {
+            Ok(files) => {
+                let opened = devices.into_iter().filter_map(|(_, device)| device.ok());
+                opened.for_each(Lease::keep);
+                Ok(files)
+            }
+            Err(why) => {
+                release(devices).await;
+                Err(why)
+            }
+        }
+    }
+
+    /// Puts a device in the place of one of a volume's log, or of its journal: the log is given up,
+    /// and begun with the other. If that fails it is begun as it was.
+    pub(super) async fn replace_log(
+        &self,
+        name: &Name,
+        device: &Name,
+        by: NamedOrNew,
+        draft: Option<Box<dyn Draft>>,
+    ) -> Result<Option<Files>, Refusal> {
+        let before = self.wanted_log(name, Vec::new(), None)?.volume;
+        let log = self.volume(name.as_str())?.inner().log();
+        let Some(log) = log.filter(|log| log.devices().contains(device)) else {
+            return Err(format!(
+                "volume {name} has no log with {device}; see `hotset status`"
+            ));
+        };
+        if self.volume(name.as_str())?.inner().cached().is_quiesced() {
+            return Err(as_it_was(name, "it is quiesced; resume it first"));
+        }
+        let new = self.named_or_new(by)?;
+        let mut volume = before.clone();
+        let journal = volume.journal.as_mut().map(|journal| &mut journal.value);
+        let mut names = volume.log.value.iter_mut().chain(journal);
+        if let Some(place) = names.find(|name| *name == device) {
+            place.clone_from(new.name());
+        }
+        let known = Self::known_by(&new).into_iter();
+        let becomes = Change::WriteBack(Box::new(volume.clone()));
+        let changes: Vec<Change> = known.chain([becomes]).collect();
+        self.agree(&changes).await?;
+        // What cannot be opened is refused before the log is given up.
+        let lease = self.devices.open(&new, Role::Log).await;
+        lease.map_err(refusal)?.release().await;
+        drop(log);
+        self.detach(name).await?;
+        let why = match self.switch(&volume, &[new], draft).await {
+            Ok(files) => {
+                self.note_all(&changes);
+                self.blank(name, device).await;
+                return Ok(files);
+            }
+            Err(why) => why,
+        };
+        let Err(other) = self.switch(&before, &[], None).await else {
+            return Err(why);
+        };
+        let mode = At {
+            value: Mode::WriteThrough,
+            line: before.mode.line,
+        };
+        let volume = name.clone();
+        self.note(&Change::SetMode { volume, mode });
+        Err(format!(
+            "{why} The log as it was cannot be begun either ({other}), so that volume {name} is \
+             write-through now; `hotset volume set-mode {name} write-back` begins it."
+        ))
+    }
+
+    /// Has a device that has left the log of a volume be blank, if it answers and still has what it
+    /// had: the copy would be taken for an image of the one in its place.
+    async fn blank(&self, volume: &Name, device: &Name) {
+        let (env, Ok(source)) = (self.env(), self.known(device)) else {
+            return;
+        };
+        let Ok(lease) = self.devices.open(&source, Role::Log).await else {
+            return;
+        };
+        let blanking = async {
+            let superblock = superblock_of(&lease.leaf, &env).await?;
+            if !superblock.is_some_and(|found| found.volume == volume.as_str() && !found.owes) {
+                return Ok(());
+            }
+            for block in LOG_SUPERBLOCKS {
+                let extent = Extent::new(Lba(block * BLOCK_SECTORS), Sectors(BLOCK_SECTORS));
+                lease.leaf.zero(extent).await?;
+            }
+            lease.leaf.flush().await
+        };
+        // What it keeps is refused where it matters.
+        let _: Option<IoResult> = Deadline::new(&env.timer, END_MAX).bound(blanking).await;
+        lease.release().await;
+    }
+
+    /// Opens the log on its devices, and has it take over.
+    async fn switch_to(
+        &self,
+        volume: &config::Volume,
+        served: &Served<P>,
+        devices: &LogDevices<P>,
+        draft: Option<Box<dyn Draft>>,
+    ) -> Result<Option<Files>, Refusal> {
+        let name = &volume.name.value;
+        let timer = self.env().timer;
+        let opening = self.open_beside(volume, served, devices);
+        let log = Deadline::new(&timer, self.stop.get()).bound(opening).await;
+        let log = log.ok_or_else(|| as_it_was(name, "the devices of its log do not answer"))?;
+        let log = log.map_err(|why| as_it_was(name, &why))?;
+        let taken = self.take_over(served, &log, draft).await;
+        if taken.is_err() {
+            let closing = log.engine().close();
+            // It takes no change, and owes nothing: a device that still writes changes neither.
+            let _ = Deadline::new(&timer, END_MAX).bound(closing).await;
+        }
+        taken.map_err(|why| as_it_was(name, &why))
+    }
+
+    /// A log in front of a volume that is served, which gets nothing of it yet. Nothing is dirty.
+    async fn open_beside(
+        &self,
+        volume: &config::Volume,
+        served: &Served<P>,
+        devices: &LogDevices<P>,
+    ) -> Result<Log<P::Driver>, Refusal> {
+        let name = &volume.name.value;
+        let fronted = served.volume.inner();
+        let identity = self.devices.identity(&served.origin)?;
+        let size = fronted.cached().geometry().sectors;
+        let (looked_at, witness) = (looked_at(devices), self.log_witness(name).await?);
+        let found = self.find_log(volume, size, &identity, looked_at, witness);
+        let found = found.await?;
+        if let Some((device, why)) = found.found.absent.first() {
+            return Err(format!("{device} cannot be used ({why})"));
+        }
+        if found.found.owes {
+            return Err(format!(
+                "{} have what {} lacked once, which was written since; give it blank devices",
+                listed(&volume.log.value),
+                served.origin
+            ));
+        }
+        let below = BoxDevice::new(fronted.cached().clone());
+        let log = Log::open(volume, found, false, self.env(), below).await;
+        log.map_err(refusal)
+    }
+
+    /// `log` begins, and takes over from the origin once the configuration says so.
+    async fn take_over(
+        &self,
+        served: &Served<P>,
+        log: &Log<P::Driver>,
+        draft: Option<Box<dyn Draft>>,
+    ) -> Result<Option<Files>, Refusal> {
+        let timer = self.env().timer;
+        let fronted = served.volume.inner();
+        served.guard.keep_with(log);
+        let pool = self.pool(served.pool.as_str())?;
+        let record = pool.cache.origin_record(&fronted.cached().geometry().name);
+        log.engine().watcher().watch(record).await;
+        let beginning = async {
+            log.begin_at_rest().await?;
+            // Most of it is durable before changes wait.
+            fronted.cached().flush().await
+        };
+        let begun = Deadline::new(&timer, self.stop.get())
+            .bound(beginning)
+            .await;
+        begun
+            .ok_or("its log or its origin does not answer")?
+            .map_err(refusal)?;
+        let holding = async {
+            let held = served.gate.hold().await;
+            fronted.cached().flush().await.map(|()| held)
+        };
+        let held = Deadline::new(&timer, HELD_MAX).bound(holding).await;
+        let held = held.ok_or("writes in flight have not ended in time")?;
+        let _held = held.map_err(refusal)?;
+        if fronted.cached().is_quiesced() {
+            return Err("it is quiesced; resume it first".into());
+        }
+        if log.engine().online() != [true; 2] {
+            return Err("a device of its log has failed".into());
+        }
+        let files = committed(draft).await?;
+        // Nothing fails from here on.
+        fronted.cached().set_mode(VolumeMode::WriteBack.cached());
+        fronted.exchange_log(log.clone());
+        log.engine().go_on();
+        Ok(files)
+    }
+}
+
+/// Puts the text of a file in its place, if there is one.
+async fn committed(draft: Option<Box<dyn Draft>>) -> Result<Option<Files>, Refusal> {
+    match draft {
+        Some(draft) => draft.commit().await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Names, for people.
+fn listed(names: &[Name]) -> String {
+    let names: Vec<&str> = names.iter().map(Name::as_str).collect();
+    names.join(" and ")
+}
