@@ -1,5 +1,12 @@
 /** What the API reports, as far as the page shows it; docs/openapi.json has all of it. */
 
+export interface WriteBack {
+  order: string;
+  owed_bytes: number;
+  lag_s: number;
+  copies: number;
+}
+
 export interface Volume {
   name: string;
   origin: string;
@@ -8,6 +15,7 @@ export interface Volume {
   quiesced: boolean;
   size_bytes: number;
   hit_percent: number | null;
+  write_back: WriteBack | null;
   counters: Record<string, number>;
 }
 

@@ -375,6 +375,46 @@ unix = "/run/hotset/nbd.sock"
     }
 
     #[test]
+    fn a_volume_has_its_log_in_the_file_while_another_mode_is_on_too() {
+        let on = |log, journal| Request::SetMode {
+            volume: "web".into(),
+            mode: "write-back".into(),
+            log,
+            journal,
+        };
+        let log = || vec![new("l0"), NamedOrNew::Named("l1".into())];
+        let written = with(TEXT, on(log(), None)).unwrap();
+        let (gone, come) = changed(&written);
+        assert_eq!(gone, ["mode = \"write-through\" # for now"]);
+        let expected = [
+            "name = \"l0\"",
+            "path = \"/dev/l0\"",
+            "mode = \"write-back\" # for now",
+            "log = [\"l0\", \"l1\"]",
+        ];
+        assert!(expected.iter().all(|line| come.contains(line)), "{come:?}");
+        assert_eq!(with(&written, on(Vec::new(), None)).unwrap(), written);
+        let off = with(&written, Request::set_mode("web", "write-through")).unwrap();
+        let through = "mode = \"write-through\" # for now";
+        assert_eq!(
+            off,
+            written.replace("mode = \"write-back\" # for now", through)
+        );
+        let journaled = with(&off, on(log(), Some(new("j")))).unwrap();
+        let volume = &config::parse(&journaled, &mut Vec::new()).volumes[0];
+        assert_eq!(volume.write_back.value, Cleaning::Journaled);
+        let replace = |device: &str, by| Request::ReplaceLog {
+            volume: "web".into(),
+            device: device.into(),
+            by,
+        };
+        let replaced = with(&journaled, replace("l1", new("l2"))).unwrap();
+        assert!(replaced.contains("log = [\"l0\", \"l2\"]"), "{replaced}");
+        let replaced = with(&replaced, replace("j", new("k"))).unwrap();
+        assert!(replaced.contains("journal = \"k\""), "{replaced}");
+    }
+
+    #[test]
     fn comments_of_others_stay_when_a_section_goes() {
         let heading = "# Managed by the storage team.\n# Ask first.\n\n";
         let first = "# for mail\n[[volume]]\nname = \"v\"\norigin = \"a\"\npool = \"fast\"\n\n";

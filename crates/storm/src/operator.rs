@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Requests that change nothing.
 const LOOKS: [&str; 4] = ["configuration", "observe", "explain", "ping"];
 /// Requests that change something.
-const CHANGES: [&str; 18] = [
+const CHANGES: [&str; 19] = [
     "reload",
     "set-mode",
     "invalidate",
@@ -33,16 +33,17 @@ const CHANGES: [&str; 18] = [
     "cancel-job",
     "pause-job",
     "a detach",
+    "an attach",
     "a device of another",
 ];
 
 /// Every command there is, done and refused.
 pub fn classes() -> Vec<String> {
     let looks = LOOKS.iter().map(|look| format!("{look} is done"));
-    let changes = CHANGES[..17].iter();
+    let changes = CHANGES[..18].iter();
     let changes =
         changes.flat_map(|what| ["done", "refused"].map(|end| format!("{what} is {end}")));
-    let taken = format!("{} is refused", CHANGES[17]);
+    let taken = format!("{} is refused", CHANGES[18]);
     looks.chain(changes).chain([taken]).collect()
 }
 
@@ -67,7 +68,7 @@ pub fn operate(world: &World, rng: &mut Rng) {
             4 => quiesce(world, number, rng),
             5..8 => change_pool(world, rng),
             8..12 => change_array(world, rng),
-            12 => detach(world, rng),
+            12 => detach(world, rng) || attach(world),
             13 => job(world, rng),
             _ => take(world, rng),
         };
@@ -162,6 +163,24 @@ fn detach(world: &World, rng: &mut Rng) -> bool {
         let end = if done { "done" } else { "refused" };
         world.found.met(&format!("a detach is {end}"));
     }
+    done
+}
+
+/// Has what has left write-back begin it again.
+fn attach(world: &World) -> bool {
+    if !world.standing.is_detached() {
+        return false;
+    }
+    let volume = world.plan.volumes[BACK].name;
+    let log = LOGS.map(|log| json!({"named": log}));
+    let request =
+        json!({"request": "set-mode", "volume": volume, "mode": "write-back", "log": log});
+    let done = change(world, &request);
+    if done {
+        world.standing.attach();
+    }
+    let end = if done { "done" } else { "refused" };
+    world.found.met(&format!("an attach is {end}"));
     done
 }
 

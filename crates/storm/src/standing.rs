@@ -98,6 +98,11 @@ impl Standing {
         self.inner().detached = true;
     }
 
+    /// It is written back again, by both copies.
+    pub fn attach(&self) {
+        self.inner().detached = false;
+    }
+
     /// Whether every device has been used, so that one that is cut short is known to be.
     pub fn is_settled(&self) -> bool {
         self.inner().settled

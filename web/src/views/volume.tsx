@@ -9,6 +9,7 @@ import { Action, Card, State, Table } from "../parts";
 import { bytes, figure, span } from "../text";
 import { AdviceView } from "./advice";
 import { Histogram, Percentiles } from "./latency";
+import { ModeCard } from "./mode";
 import { Switch } from "./overview";
 
 const REFRESH_MS = 5000;
@@ -200,6 +201,7 @@ export function VolumeView(props: { name: string }) {
           Clients reach it as <code>{uri}</code>.
         </p>
       </Card>
+      <ModeCard volume={volume} />
       {explained.value && (
         <Card title="Heat over its addresses">
           <Heat explained={explained.value} />

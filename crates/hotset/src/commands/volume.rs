@@ -7,6 +7,7 @@ use super::text::{Argument, argument};
 use crate::Failure;
 use clap::Subcommand;
 use control::client::Client;
+use control::config::VolumeMode;
 use control::protocol::{NamedOrNew, Request};
 use control::section::Section;
 use std::ffi::OsString;
@@ -143,7 +144,9 @@ pub fn run(command: Volume) -> Result<(), Failure> {
             journal,
             controllers,
         } => {
-            announce(&change.control, &volume)?;
+            if mode != VolumeMode::WriteBack.name() {
+                announce(&change.control, &volume)?;
+            }
             let mut controllers = controllers.into_iter();
             let devices = log.iter().chain(&journal);
             let mut devices: Vec<_> = devices

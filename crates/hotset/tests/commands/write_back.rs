@@ -1,11 +1,13 @@
 //! Write-back while the daemon runs: begun, ended, and the daemon killed amid either.
 
+use crate::common::browser::Browser;
 use crate::common::client::{Client, Stamped};
+use crate::common::site::Site;
 use crate::common::{Daemon, Place, Process, noise, refused, run, tool, until};
 use serde_json::Value;
 use std::fs;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 /// A write-through volume, and devices that may become its log. The origin has blocks of 512 bytes.
 const THROUGH: &str = r#"[daemon]
@@ -300,6 +302,37 @@ fn a_device_of_a_log_is_replaced_and_the_log_is_whole_again() {
 }
 
 #[test]
+fn the_page_begins_write_back_and_ends_it() {
+    let (place, _server) = through();
+    let daemon = place.serve();
+    let site = Site::start(&place);
+    let mut browser = Browser::start();
+    browser.sign_in(&site);
+    browser.run("location.hash = '#/volume/vol'", &[]);
+    browser.shows("h1", "Volume vol");
+    let choose = |browser: &mut Browser, mode: &str| {
+        browser.click(&format!("//label[.//strong[text()='{mode}']]/input"));
+    };
+    choose(&mut browser, "write-back");
+    for (number, device) in [(1, "log0"), (2, "log1")] {
+        let field = format!("(//input[@placeholder='name or /path'])[{number}]");
+        browser.write(&field, device);
+    }
+    browser.pictures("mode");
+    browser.button("Set the mode");
+    browser.shows("#write-back", "2 of 2 copies");
+    assert_eq!(volume(&daemon)["mode"], "write-back");
+    let by = r#"{"device":{"name":"log2"}}"#;
+    site.operate("PUT", "/api/v1/volumes/vol/log/log0", by);
+    assert!(file(&place).contains("log = [\"log2\", \"log1\"]"));
+    choose(&mut browser, "write-through");
+    browser.button("Set the mode");
+    browser.shows("h1 .state", "write-through");
+    assert_eq!(mode(&place), "write-through");
+    daemon.stop();
+}
+
+#[test]
 fn a_reload_begins_and_ends_write_back_too() {
     let (place, _server) = through();
     let daemon = place.serve();
@@ -351,24 +384,31 @@ fn no_write_is_lost_whenever_the_daemon_is_killed_while_the_mode_changes() {
         assert_eq!(volume(&daemon)["mode"], mode(&place), "round {round}");
         parts.iter_mut().for_each(|part| part.check(&socket));
         let over = AtomicBool::new(false);
+        let before: u32 = changes.iter().sum();
+        let made = AtomicU32::new(before);
         std::thread::scope(|scope| {
             let clients: Vec<_> = parts
                 .iter_mut()
                 .map(|part| scope.spawn(|| part.write(&socket, &over)))
                 .collect();
-            let end = Instant::now() + Duration::from_millis(500 + 700 * (round % 4) + 37 * round);
             let operator = scope.spawn(|| {
                 let mut done = [0; 3];
                 while !over.load(Ordering::SeqCst) {
-                    let (kind, words) = next(&place, done.iter().sum());
+                    let (kind, words) = next(&place, made.load(Ordering::SeqCst));
                     let output = place.command(&words).output().unwrap();
                     let killed = over.load(Ordering::SeqCst);
                     assert!(output.status.success() || killed, "{output:?}");
                     done[kind] += u32::from(output.status.success());
+                    made.store(before + done.iter().sum::<u32>(), Ordering::SeqCst);
                 }
                 done
             });
-            std::thread::sleep(end.saturating_duration_since(Instant::now()));
+            // At any moment of the change after the first, the second or the third.
+            let most = before + 1 + round as u32 % 3;
+            until("changes", || {
+                operator.is_finished() || made.load(Ordering::SeqCst) >= most
+            });
+            std::thread::sleep(Duration::from_millis(round * 67 % 400));
             over.store(true, Ordering::SeqCst);
             daemon.process.kill();
             let done = operator.join().unwrap();
@@ -387,6 +427,6 @@ fn no_write_is_lost_whenever_the_daemon_is_killed_while_the_mode_changes() {
     let writes: u64 = parts.iter().map(|part| part.acknowledged).sum();
     let [off, on, replaced] = changes;
     println!("{writes} writes, {off} times off, {on} times on, {replaced} devices replaced");
-    assert!(writes > 1000 && changes.iter().all(|done| *done > 0));
+    assert!(writes > 100 && changes.iter().all(|done| *done > 0));
     daemon.stop();
 }

@@ -26,7 +26,8 @@ use control::plan::Change;
 use control::protocol::NamedOrNew;
 use layout::{BLOCK_SECTORS, LOG_SUPERBLOCKS};
 
-/// How long changes of clients may wait until none is in flight and the origin was flushed.
+/// How long changes of clients may wait until none is in flight and the origin was flushed, and how
+/// long for the files of the configuration.
 const HELD_MAX: Nanos = Nanos::from_secs(10);
 /// How long the engine of a log that is given up may take to end.
 const END_MAX: Nanos = Nanos::from_secs(10);
@@ -291,7 +292,9 @@ impl<P: Platform> Node<P> {
             .map_err(refusal)?;
         let holding = async {
             let held = served.gate.hold().await;
-            fronted.cached().flush().await.map(|()| held)
+            fronted.cached().flush().await?;
+            // What the origin is known by was worn by the writes that it has answered.
+            served.guard.renew().await.map(|()| held)
         };
         let held = Deadline::new(&timer, HELD_MAX).bound(holding).await;
         let held = held.ok_or("writes in flight have not ended in time")?;
@@ -299,10 +302,15 @@ impl<P: Platform> Node<P> {
         if fronted.cached().is_quiesced() {
             return Err("it is quiesced; resume it first".into());
         }
+        if self.stopped.get() {
+            return Err("the daemon is stopping".into());
+        }
         if log.engine().online() != [true; 2] {
             return Err("a device of its log has failed".into());
         }
-        let files = committed(draft).await?;
+        let committing = Deadline::new(&timer, HELD_MAX).bound(committed(draft));
+        let files = committing.await;
+        let files = files.ok_or("the files of the configuration are not written in time")??;
         // Nothing fails from here on.
         fronted.cached().set_mode(VolumeMode::WriteBack.cached());
         fronted.exchange_log(log.clone());

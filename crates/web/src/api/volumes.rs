@@ -73,8 +73,13 @@ pub async fn remove(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mode {
-    /// `write-through`, `write-around` or `pass-through`.
+    /// `write-through`, `write-around`, `pass-through` or `write-back`.
     mode: String,
+    /// Of write-back: the two devices of its log; those of the configuration unless given.
+    #[serde(default)]
+    log: Vec<Device>,
+    /// Its journal: the volume becomes journaled.
+    journal: Option<Device>,
 }
 
 /// Change how a volume uses its pool
@@ -86,9 +91,39 @@ pub async fn set_mode(
     operator: Operator,
     State(app): State<App>,
     Path(volume): Path<String>,
-    Body(Mode { mode }): Body<Mode>,
+    Body(Mode { mode, log, journal }): Body<Mode>,
 ) -> Result<StatusCode, Problem> {
-    change(&app, &operator, Request::set_mode(volume, mode)).await
+    let request = Request::SetMode {
+        volume,
+        mode,
+        log: log.iter().map(Device::named_or_new).collect(),
+        journal: journal.as_ref().map(Device::named_or_new),
+    };
+    change(&app, &operator, request).await
+}
+
+/// A device in the place of another.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Replacement {
+    /// The device that comes, which is blank.
+    device: Device,
+}
+
+/// Replace a device of the log of a write-back volume, or its journal
+#[utoipa::path(put, path = "/api/v1/volumes/{volume}/log/{device}", tag = "volumes",
+    params(("volume" = String, Path), ("device" = String, Path)), request_body = Replacement,
+    responses(
+    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn replace_log(
+    operator: Operator,
+    State(app): State<App>,
+    Path((volume, device)): Path<(String, String)>,
+    Body(Replacement { device: by }): Body<Replacement>,
+) -> Result<StatusCode, Problem> {
+    let by = by.named_or_new();
+    change(&app, &operator, Request::ReplaceLog { volume, device, by }).await
 }
 
 /// Whether a volume's changes are held back.
