@@ -4,7 +4,8 @@ use super::client::{self, CLIENTS, Mood};
 use super::harm::Damage;
 use super::outside::{LOGS, Outside, VOLUME};
 use super::report::Class;
-use block::{Env, Extent, Kind, Lba, Nanos, Sectors};
+use block::{Env, Extent, Kind, Lba, Nanos, Sectors, Timer};
+use control::protocol::Request;
 use layout::{BLOCK_SECTORS, LOG_AREA};
 use node::{Event, Platform};
 use shard::Local;
@@ -34,16 +35,19 @@ enum Strike {
     /// That of the file beside the log.
     Witness(u64),
     Pause(Nanos),
+    /// The log is given up, and begun again.
+    Mode,
 }
 
 fn drawn(rng: &mut Rng) -> Strike {
     let copy = rng.below(2) as usize;
-    match rng.below(8) {
+    match rng.below(9) {
         0 | 1 => Strike::Away(copy),
         2 => Strike::Back(copy),
         3 => Strike::Metadata(copy, rng.between(1, 8)),
         4 => Strike::Witness(rng.between(1, 8)),
         5 => Strike::Pause(Nanos(rng.between(5_000_000_000, 30_000_000_000))),
+        8 => Strike::Mode,
         _ => Strike::Nothing,
     }
 }
@@ -254,6 +258,12 @@ impl Living {
             }
             Strike::Metadata(..) => outside.direct.set(true),
             Strike::Pause(span) => machine.pause(span),
+            Strike::Mode if whole => {
+                outside.direct.set(true);
+                let (outside, node) = (outside.clone(), self.node.clone());
+                let (timer, rng) = (self.env.timer.clone(), Rng::fork(rng.bits(), 0));
+                self.env.spawn.spawn(changes(outside, node, timer, rng));
+            }
             _ => {}
         }
     }
@@ -270,6 +280,22 @@ impl Living {
             _ => self
                 .outside
                 .violate(format!("{} is never taken back", LOGS[copy])),
+        }
+    }
+}
+
+/// Gives the log up and begins it, again and again, until clients are to end. Nothing refuses that.
+async fn changes(outside: Rc<Outside>, node: Running, timer: Timer, mut rng: Rng) {
+    while !outside.over.get() {
+        for mode in ["write-through", "write-back"] {
+            let changed = node.ask(Request::set_mode(VOLUME, mode)).await;
+            match changed {
+                Ok(_) => outside.meet(Class::Mode),
+                Err(_) if outside.over.get() => return,
+                Err(why) => return outside.violate(format!("{mode} is refused: {why}")),
+            }
+            let pause = Nanos(rng.below(100_000_000));
+            timer.sleep(pause).await;
         }
     }
 }

@@ -13,6 +13,7 @@ classes! {
     MetadataFails, "the n-th metadata write of a device of the log failed";
     WitnessFails, "the n-th write of the file beside the log failed";
     Paused, "the process was paused for longer than a device may take";
+    Mode, "the log was given up, or begun, under load";
     OnlyZeroes, "a life ended whose last dirty data were zeroes and discards alone";
     Noise, "a block of a pair of superblocks was noise";
     NoWitness, "the file beside the log was lost";
