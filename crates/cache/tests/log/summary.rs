@@ -198,34 +198,37 @@ fn nor_is_it_if_a_copy_could_not_read_the_summary_for_once() {
 /// A segment that one copy alone began, and a later incarnation once more without that copy.
 #[test]
 fn of_two_segments_with_one_number_the_later_holds() {
-    run(|rig| async move {
-        turned(&rig).await;
-        for copy in [0, 1] {
-            wipe(&rig, copy, 1, 0).await;
-        }
-        let log = rig.open(2, both(&rig)).await.unwrap();
-        write(&rig, &log, 2, BLOCKS, 4).await;
-        log.flush().await.unwrap();
-        log.close().await;
-        // The stale one is seen first.
-        for copy in [0, 1] {
-            for block in 0..SEGMENT_BLOCKS {
-                relocate(&rig, copy, block, 1, 5).await;
+    // The stale one is seen first, and last.
+    for (newer, stale) in [(5, 1), (1, 5)] {
+        run(move |rig| async move {
+            turned(&rig).await;
+            for copy in [0, 1] {
+                wipe(&rig, copy, 1, 0).await;
             }
-        }
-        let stale = Segment {
-            number: 1,
-            incarnation: 1,
-            log: 1,
-            volume: 1,
-            copies: [0, 1].map(|member| SegmentCopy { member, slot: 1 }),
-            summary: None,
-        };
-        let mut block = [0; BLOCK_BYTES];
-        stale.encode(Uuid(1), &mut block);
-        put(&rig, 0, 1, 0, &block).await;
-        let log = rig.open(3, both(&rig)).await.unwrap();
-        rig.expect(&log, 2 * BLOCKS, BLOCKS as usize, 4).await;
-        log.close().await;
-    });
+            let log = rig.open(2, both(&rig)).await.unwrap();
+            write(&rig, &log, 2, BLOCKS, 4).await;
+            log.flush().await.unwrap();
+            log.close().await;
+            if newer != 1 {
+                for (copy, block) in (0..SEGMENT_BLOCKS).flat_map(|block| [(0, block), (1, block)])
+                {
+                    relocate(&rig, copy, block, 1, newer).await;
+                }
+            }
+            let header = Segment {
+                number: 1,
+                incarnation: 1,
+                log: 1,
+                volume: 1,
+                copies: [0, 1].map(|member| SegmentCopy { member, slot: 1 }),
+                summary: None,
+            };
+            let mut block = [0; BLOCK_BYTES];
+            header.encode(Uuid(1), &mut block);
+            put(&rig, 0, stale, 0, &block).await;
+            let log = rig.open(3, both(&rig)).await.unwrap();
+            rig.expect(&log, 2 * BLOCKS, BLOCKS as usize, 4).await;
+            log.close().await;
+        });
+    }
 }
