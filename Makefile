@@ -105,7 +105,7 @@ fuzz:
 # First those made by hand against the campaigns, then every one that
 # cargo-mutants makes against the crate's own tests.
 mutants:
-	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/cache.toml cachesim --seeds 400
+	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/cache.toml cachesim --seeds 400 --first
 	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/raid.toml raidsim --seeds 4000 --first
 	cargo run --release --quiet -p hotset-lab -- crash --cases 1000 --mutations crates/proof/mutations/crash.toml --json
 	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/node.toml node --seeds 400 --first

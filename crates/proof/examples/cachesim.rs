@@ -1,11 +1,12 @@
 //! Runs the simulation campaign of the cache engine; exits with 1 on a
-//! violation, with 3 if many runs left a class unmet.
+//! violation, with 3 if many runs left a class unmet. With `--first` it ends at the first
+//! violation, which is what mutations are tried with.
 //!
-//! `cachesim --seeds N --start S --threads T`
+//! `cachesim --seeds N --start S --threads T --first`
 
 use proof::arguments::Arguments;
 use proof::cachesim::{Totals, replay, run};
-use proof::campaign::over;
+use proof::campaign::{is_violated, over};
 use proof::mutants::VIOLATION;
 use std::process::ExitCode;
 
@@ -13,10 +14,16 @@ use std::process::ExitCode;
 const SEEDS_FOR_ALL_CLASSES: u64 = 300;
 
 fn main() -> ExitCode {
-    let asked = match Arguments::get(300, &["threads="]) {
+    let asked = match Arguments::get(300, &["threads=", "first"]) {
         Ok(asked) => asked,
         Err(status) => return status,
     };
+    if asked.has("first") {
+        return match is_violated(asked.range(), |seed| run(seed).violation) {
+            true => ExitCode::from(VIOLATION as u8),
+            false => ExitCode::SUCCESS,
+        };
+    }
     let case = |seed| {
         let report = run(seed);
         if let Some(what) = &report.violation {

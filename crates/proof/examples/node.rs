@@ -4,6 +4,7 @@
 //! `node --seeds N --start S --threads T --first --json --write-back`
 
 use proof::arguments::Arguments;
+use proof::campaign::is_violated;
 use proof::mutants::VIOLATION;
 use proof::nodesim::{self, Request, write_back};
 use std::process::ExitCode;
@@ -19,13 +20,10 @@ fn main() -> ExitCode {
         false => nodesim::run(seed).violation,
     };
     if asked.has("first") {
-        for seed in asked.range() {
-            if let Some(what) = run(seed) {
-                println!("seed {seed}: {what}");
-                return ExitCode::from(VIOLATION as u8);
-            }
-        }
-        return ExitCode::SUCCESS;
+        return match is_violated(asked.range(), run) {
+            true => ExitCode::from(VIOLATION as u8),
+            false => ExitCode::SUCCESS,
+        };
     }
     let request = Request {
         cases: asked.seeds,

@@ -71,6 +71,18 @@ pub fn over<T: Default + Send, R>(
     sum.into_inner().unwrap_or_else(PoisonError::into_inner).0
 }
 
+/// Runs the cases of `seeds` up to the first violation, which is printed; whether there is one.
+/// Mutations are tried so.
+pub fn is_violated(seeds: Range<u64>, case: impl Fn(u64) -> Option<String>) -> bool {
+    for seed in seeds {
+        if let Some(what) = case(seed) {
+            println!("seed {seed}: {what}");
+            return true;
+        }
+    }
+    false
+}
+
 /// What `case` comes to; a panic is an error.
 pub(crate) fn caught<T>(case: impl FnOnce() -> T) -> Result<T, String> {
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(case));

@@ -1,16 +1,24 @@
 //! Faults put into the product's source by hand, to see that a campaign would
 //! find them.
 //!
-//! A set of mutations is a data file. Each is applied alone to a copy of the
-//! workspace, which is built and made to run its campaign, or the one test that
-//! sees what no campaign does; if that passes, the mutation lives.
+//! A set of mutations is a data file. A copy of the workspace has them side by side, and a
+//! variable of the environment chooses one, so that a set costs one build; a mutation that
+//! lies outside of a function, or compiles beside no other, has a build of its own. With each
+//! the campaign runs, or the one test that sees what no campaign does; if that passes, the
+//! mutation lives.
 //!
-//! Invariant: a mutation was caught by a seed ⟹ that seed passes without it.
+//! Invariant: a mutation was caught by a seed or a test ⟹ that seed or test passes without it.
 
-use serde::Deserialize;
+mod mutation;
+mod weave;
+
+pub use mutation::{Mutation, read};
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use weave::{CHOICE, Woven};
 
 /// What the last command printed, in the copy.
 const LOG: &str = "campaign.log";
@@ -21,31 +29,6 @@ const NODES: &str = "node";
 pub const VIOLATION: i32 = 1;
 /// And when it was asked for what it does not know.
 const MISUSED: i32 = 2;
-
-/// One fault.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Mutation {
-    /// What is wrong with the product then.
-    pub name: String,
-    /// The file changed, from the workspace's root.
-    pub file: PathBuf,
-    /// Text that occurs in it exactly once.
-    pub find: String,
-    /// What takes its place.
-    pub replace: String,
-    /// Arguments of the campaign that make the fault likelier, after those of all.
-    #[serde(default)]
-    pub with: Vec<String>,
-    /// The test that sees it in the campaign's place, as arguments of `cargo test`.
-    pub test: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Set {
-    mutation: Vec<Mutation>,
-}
 
 /// What became of a mutation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,29 +41,6 @@ pub enum Fate {
     Mistaken,
     /// It does not compile, so that nothing was tried.
     Uncompiled,
-}
-
-/// The mutations of a data file; the error names the file.
-pub fn read(path: &Path) -> Result<Vec<Mutation>, String> {
-    let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let set: Set = toml::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
-    Ok(set.mutation)
-}
-
-impl Mutation {
-    /// The file's text with the fault, the workspace being at `root`.
-    pub fn apply(&self, root: &Path) -> Result<String, String> {
-        let path = root.join(&self.file);
-        let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        match text.matches(&self.find).count() {
-            1 => Ok(text.replace(&self.find, &self.replace)),
-            n => Err(format!(
-                "\"{}\": its text occurs {n} times in {}, not once: bring it up to date",
-                self.name,
-                self.file.display()
-            )),
-        }
-    }
 }
 
 /// A copy of the workspace in which mutations are tried.
@@ -96,34 +56,68 @@ impl Copy {
         Ok(Copy(to.to_path_buf()))
     }
 
-    /// Tries `mutations` one after the other, by `example` of this crate or each by its
-    /// own test, and then without them the seeds that caught them.
+    /// Tries `mutations` by `example` of this crate or each by its own test, and without them
+    /// the seeds and tests that caught them.
     pub fn try_all(
         &self,
         mutations: &[Mutation],
         example: &str,
         arguments: &[String],
-        mut report: impl FnMut(&Mutation, Fate, Option<String>),
+        report: impl Fn(&Mutation, Fate, Option<String>),
     ) -> Result<Vec<Fate>, String> {
-        let mut tried = Vec::new();
-        for mutation in mutations {
-            let fate = self.try_out(mutation, example, arguments)?;
-            let seen = self.seen(fate);
-            report(mutation, fate, seen.clone());
-            tried.push((fate, seen.filter(|_| mutation.test.is_none())));
-        }
-        let mut fates = Vec::new();
-        for (mutation, (mut fate, seen)) in mutations.iter().zip(tried) {
-            if let Some(seed) = seen.as_deref().and_then(seed_of) {
-                let one = seed_alone(arguments, &mutation.with, seed);
-                if self.campaign(example, &one)? != Some(Fate::Survived) {
-                    fate = Fate::Mistaken;
-                    report(mutation, fate, seen);
-                }
+        let seen_by = Judge {
+            copy: self,
+            example,
+            arguments,
+        };
+        let mut fates = BTreeMap::new();
+        // Those that have a build of their own.
+        let mut apart = BTreeSet::new();
+        while fates.is_empty() {
+            let woven = Woven::new(&self.0, mutations, &apart)?;
+            if woven.chosen.is_empty() {
+                break;
             }
-            fates.push(fate);
+            self.with(&woven.files, || {
+                let chosen = woven.chosen.iter().map(|i| &mutations[*i]);
+                if !seen_by.build(chosen)? {
+                    apart.extend(woven.blamed(&self.log()));
+                    return Ok(());
+                }
+                for index in &woven.chosen {
+                    let mutation = &mutations[*index];
+                    let (mut fate, seen) = seen_by.run(mutation, Some(*index))?;
+                    if fate == Fate::Caught && !seen_by.is_sound_without(mutation, &seen)? {
+                        fate = Fate::Mistaken;
+                    }
+                    report(mutation, fate, seen);
+                    fates.insert(*index, fate);
+                }
+                Ok(())
+            })?;
         }
-        Ok(fates)
+        let mut caught = Vec::new();
+        for (index, mutation) in mutations.iter().enumerate() {
+            if fates.contains_key(&index) {
+                continue;
+            }
+            let changed = BTreeMap::from([(mutation.file.clone(), mutation.apply(&self.0)?)]);
+            let (fate, seen) = self.with(&changed, || match seen_by.build([mutation])? {
+                true => seen_by.run(mutation, None),
+                false => Ok((Fate::Uncompiled, self.seen(Fate::Uncompiled))),
+            })?;
+            report(mutation, fate, seen.clone());
+            fates.insert(index, fate);
+            caught.extend((fate == Fate::Caught).then_some((index, seen)));
+        }
+        seen_by.build(caught.iter().map(|(index, _)| &mutations[*index]))?;
+        for (index, seen) in caught {
+            if !seen_by.is_sound_without(&mutations[index], &seen)? {
+                report(&mutations[index], Fate::Mistaken, seen);
+                fates.insert(index, Fate::Mistaken);
+            }
+        }
+        Ok(fates.into_values().collect())
     }
 
     /// Tries `mutations` one after the other by the program of a package: `judge` says what it has
@@ -137,7 +131,8 @@ impl Copy {
     ) -> Result<Vec<Fate>, String> {
         let mut fates = Vec::new();
         for mutation in mutations {
-            let (fate, seen) = self.with(mutation, || {
+            let changed = BTreeMap::from([(mutation.file.clone(), mutation.apply(&self.0)?)]);
+            let (fate, seen) = self.with(&changed, || {
                 if !self.cargo("build", &["-p", package])?.success() {
                     return Ok((Fate::Uncompiled, self.seen(Fate::Uncompiled)));
                 }
@@ -151,97 +146,153 @@ impl Copy {
         Ok(fates)
     }
 
-    /// Builds and runs `example` of this crate, or its own test, with `mutation` applied.
-    fn try_out(
-        &self,
-        mutation: &Mutation,
-        example: &str,
-        arguments: &[String],
-    ) -> Result<Fate, String> {
-        let fate = self.with(mutation, || match &mutation.test {
-            Some(test) => self.test(test),
-            None => self.campaign(example, &[arguments, &mutation.with].concat()),
-        });
-        Ok(fate?.unwrap_or(Fate::Uncompiled))
-    }
-
-    /// Does `work` while `mutation` is applied.
+    /// Does `work` while `files` have other texts.
     fn with<T>(
         &self,
-        mutation: &Mutation,
+        files: &BTreeMap<PathBuf, String>,
         work: impl FnOnce() -> Result<T, String>,
     ) -> Result<T, String> {
-        let path = self.0.join(&mutation.file);
-        let mutated = mutation.apply(&self.0)?;
         // The tree that was copied may have changed since.
-        let sound = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        put(&path, &mutated)?;
+        let mut sound = Vec::new();
+        for (file, changed) in files {
+            let path = self.0.join(file);
+            let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            put(&path, changed)?;
+            sound.push((path, text));
+        }
         let done = work();
-        put(&path, &sound)?;
+        for (path, text) in sound {
+            put(&path, &text)?;
+        }
         done
+    }
+
+    /// What the last command printed.
+    fn log(&self) -> String {
+        fs::read_to_string(self.0.join(LOG)).unwrap_or_default()
     }
 
     /// The first violation that the last campaign printed, or the first line of what a test
     /// printed as it failed; or the first error of what does not compile.
     fn seen(&self, fate: Fate) -> Option<String> {
-        let log = fs::read_to_string(self.0.join(LOG)).ok()?;
         let is_of_note = |line: &&str| match fate {
             Fate::Caught => line.starts_with("seed ") || line.contains(" panicked at "),
             Fate::Uncompiled => line.starts_with("error"),
             Fate::Survived | Fate::Mistaken => false,
         };
-        log.lines().find(is_of_note).map(str::to_string)
-    }
-
-    /// `None` if it does not compile.
-    fn campaign(&self, example: &str, arguments: &[String]) -> Result<Option<Fate>, String> {
-        let nodes = if example == NODES { "nodes" } else { "" };
-        let what = ["-p", "proof", "--no-default-features", "--features", nodes];
-        let what = [&what[..], &["--example", example]].concat();
-        if !self.cargo("build", &what)?.success() {
-            return Ok(None);
-        }
-        let given = arguments.iter().map(String::as_str);
-        let run: Vec<_> = what.iter().copied().chain(["--"]).chain(given).collect();
-        match self.cargo("run", &run)?.code() {
-            Some(VIOLATION) => Ok(Some(Fate::Caught)),
-            Some(MISUSED) => Err(format!(
-                "{example} does not take {arguments:?}: {}",
-                fs::read_to_string(self.0.join(LOG)).unwrap_or_default()
-            )),
-            _ => Ok(Some(Fate::Survived)),
-        }
-    }
-
-    /// `None` if it does not compile.
-    fn test(&self, test: &str) -> Result<Option<Fate>, String> {
-        let what: Vec<_> = test.split_whitespace().collect();
-        if !self
-            .cargo("test", &[&["--no-run"], &what[..]].concat())?
-            .success()
-        {
-            return Ok(None);
-        }
-        let passed = self.cargo("test", &what)?.success();
-        Ok(Some(if passed { Fate::Survived } else { Fate::Caught }))
+        self.log().lines().find(is_of_note).map(str::to_string)
     }
 
     fn cargo(&self, verb: &str, arguments: &[&str]) -> Result<ExitStatus, String> {
-        let explain = |e: std::io::Error| format!("cargo: {e}");
-        let log = fs::File::create(self.0.join(LOG)).map_err(explain)?;
         let mut command = Command::new("cargo");
-        command.current_dir(&self.0);
-        // A mutation may leave code unused or never true.
-        command.env("RUSTFLAGS", "--cap-lints=allow");
-        // Each differs from the one before by a function.
-        command.env("CARGO_INCREMENTAL", "1");
-        command.env("CARGO_PROFILE_DEV_CODEGEN_UNITS", "256");
         command.args([verb, "--quiet"]).args(arguments);
-        command
-            .stderr(log.try_clone().map_err(explain)?)
-            .stdout(log);
-        command.status().map_err(explain)
+        self.run(command)
     }
+
+    fn run(&self, mut command: Command) -> Result<ExitStatus, String> {
+        let explain = |e: std::io::Error| format!("{}: {e}", command.get_program().display());
+        let log = fs::File::create(self.0.join(LOG)).map_err(explain)?;
+        let both = log.try_clone().map_err(explain)?;
+        command.current_dir(&self.0).stderr(both).stdout(log);
+        command
+            .status()
+            .map_err(|e| format!("{}: {e}", command.get_program().display()))
+    }
+}
+
+/// What sees mutations: a campaign, unless one names a test.
+struct Judge<'a> {
+    copy: &'a Copy,
+    example: &'a str,
+    arguments: &'a [String],
+}
+
+impl Judge<'_> {
+    /// Builds what sees `mutations`; false if that does not compile.
+    fn build<'m>(&self, mutations: impl IntoIterator<Item = &'m Mutation>) -> Result<bool, String> {
+        let targets: BTreeSet<_> = mutations.into_iter().map(Mutation::built_for).collect();
+        for target in targets {
+            let nodes = if self.example == NODES { "nodes" } else { "" };
+            let done = match target.is_empty() {
+                true => {
+                    let campaign = ["-p", "proof", "--no-default-features", "--features", nodes];
+                    let campaign = [&campaign[..], &["--example", self.example]].concat();
+                    self.copy.cargo("build", &campaign)?
+                }
+                false => {
+                    let target = target.iter().map(String::as_str);
+                    let target: Vec<_> = ["--no-run"].into_iter().chain(target).collect();
+                    self.copy.cargo("test", &target)?
+                }
+            };
+            if !done.success() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Runs what sees `mutation` with the one at `chosen`, once that is built.
+    fn run(
+        &self,
+        mutation: &Mutation,
+        chosen: Option<usize>,
+    ) -> Result<(Fate, Option<String>), String> {
+        let is_caught = match &mutation.test {
+            Some(test) => !self.passes(test, chosen)?,
+            None => self.is_violated(&[self.arguments, &mutation.with].concat(), chosen)?,
+        };
+        let fate = if is_caught {
+            Fate::Caught
+        } else {
+            Fate::Survived
+        };
+        Ok((fate, self.copy.seen(fate)))
+    }
+
+    /// Whether what has `seen` a mutation passes without it, once that is built.
+    fn is_sound_without(&self, mutation: &Mutation, seen: &Option<String>) -> Result<bool, String> {
+        match (&mutation.test, seen.as_deref().and_then(seed_of)) {
+            (Some(test), _) => self.passes(test, None),
+            (None, Some(seed)) => {
+                let one = seed_alone(self.arguments, &mutation.with, seed);
+                Ok(!self.is_violated(&one, None)?)
+            }
+            (None, None) => Ok(true),
+        }
+    }
+
+    fn is_violated(&self, arguments: &[String], chosen: Option<usize>) -> Result<bool, String> {
+        let program = self.copy.0.join("target/debug/examples").join(self.example);
+        let mut command = Command::new(program);
+        command.args(arguments);
+        choose(&mut command, chosen);
+        match self.copy.run(command)?.code() {
+            Some(VIOLATION) => Ok(true),
+            Some(MISUSED) => Err(format!(
+                "{} does not take {arguments:?}: {}",
+                self.example,
+                self.copy.log()
+            )),
+            _ => Ok(false),
+        }
+    }
+
+    fn passes(&self, test: &str, chosen: Option<usize>) -> Result<bool, String> {
+        let mut command = Command::new("cargo");
+        command
+            .args(["test", "--quiet"])
+            .args(test.split_whitespace());
+        choose(&mut command, chosen);
+        Ok(self.copy.run(command)?.success())
+    }
+}
+
+fn choose(command: &mut Command, chosen: Option<usize>) {
+    match chosen {
+        Some(index) => command.env(CHOICE, index.to_string()),
+        None => command.env_remove(CHOICE),
+    };
 }
 
 /// The seed of a violation, as campaigns print it.
@@ -282,10 +333,6 @@ fn put(path: &Path, text: &str) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn root() -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-    }
-
     #[test]
     fn the_seed_that_caught_a_mutation_is_run_alone() {
         let seen = "seed 37: life 0: a stale byte";
@@ -296,20 +343,5 @@ mod tests {
         let with = ["--only", "Splits"].map(String::from);
         let one = seed_alone(&all, &with, "37").join(" ");
         assert_eq!(one, "--seeds 400 --only Splits --seeds 1 --start 37");
-    }
-
-    #[test]
-    fn a_mutation_that_fits_nowhere_or_twice_is_refused() {
-        let mut mutation = Mutation {
-            name: "none".into(),
-            file: "crates/proof/src/mutants.rs".into(),
-            find: "text that is ".to_string() + "nowhere",
-            replace: String::new(),
-            with: Vec::new(),
-            test: None,
-        };
-        assert!(mutation.apply(&root()).unwrap_err().contains("0 times"));
-        mutation.find = "fn ".into();
-        assert!(mutation.apply(&root()).is_err());
     }
 }
