@@ -30,6 +30,14 @@ pub struct Change {
 }
 
 impl Control {
+    /// A change that a file says in any case.
+    pub fn lasting(self) -> Change {
+        Change {
+            control: self,
+            temporary: false,
+        }
+    }
+
     /// A change that no file says.
     pub fn once(self) -> Change {
         Change {

@@ -147,24 +147,7 @@ pub fn run(command: Volume) -> Result<(), Failure> {
             if mode != VolumeMode::WriteBack.name() {
                 announce(&change.control, &volume)?;
             }
-            let mut controllers = controllers.into_iter();
-            let devices = log.iter().chain(&journal);
-            let mut devices: Vec<_> = devices
-                .map(|device| log_device(device, &mut controllers))
-                .collect();
-            if let Some(controller) = controllers.next() {
-                return Err(Failure::Usage(format!(
-                    "no new device is left for --controllers {controller}; leave it out"
-                )));
-            }
-            let journal = journal.and_then(|_| devices.pop());
-            let request = Request::SetMode {
-                volume,
-                mode,
-                log: devices,
-                journal,
-            };
-            (change, request)
+            (change, mode_set(volume, mode, &log, journal, controllers)?)
         }
         Volume::ReplaceLog {
             control,
@@ -174,10 +157,7 @@ pub fn run(command: Volume) -> Result<(), Failure> {
             controller,
         } => {
             announce(&control, &volume)?;
-            let change = Change {
-                control,
-                temporary: false,
-            };
+            let change = control.lasting();
             let by = log_device(&by, &mut controller.into_iter());
             (change, Request::ReplaceLog { volume, device, by })
         }
@@ -199,13 +179,7 @@ pub fn run(command: Volume) -> Result<(), Failure> {
             size,
             read_only,
         } => {
-            let (origin, device) = match argument(&origin, None) {
-                Argument::Named(name) => (name, None),
-                Argument::New(name, section) => {
-                    let section = section.flag("read_only", read_only).text("name", &name);
-                    (name, Some(section.finish()))
-                }
-            };
+            let (origin, device) = origin_of(&origin, read_only);
             let volume = Section::default()
                 .text("name", &volume)
                 .text("origin", &origin)
@@ -222,6 +196,44 @@ pub fn run(command: Volume) -> Result<(), Failure> {
         }
     };
     change.carry_out(&request)
+}
+
+/// The name of an origin, and its section if it is new.
+fn origin_of(text: &str, read_only: bool) -> (String, Option<String>) {
+    match argument(text, None) {
+        Argument::Named(name) => (name, None),
+        Argument::New(name, section) => {
+            let section = section.flag("read_only", read_only).text("name", &name);
+            (name, Some(section.finish()))
+        }
+    }
+}
+
+/// A change of mode, with the devices of a log.
+fn mode_set(
+    volume: String,
+    mode: String,
+    log: &[String],
+    journal: Option<String>,
+    controllers: Vec<String>,
+) -> Result<Request, Failure> {
+    let mut controllers = controllers.into_iter();
+    let devices = log.iter().chain(&journal);
+    let mut log: Vec<_> = devices
+        .map(|device| log_device(device, &mut controllers))
+        .collect();
+    if let Some(controller) = controllers.next() {
+        return Err(Failure::Usage(format!(
+            "no new device is left for --controllers {controller}; leave it out"
+        )));
+    }
+    let journal = journal.and_then(|_| log.pop());
+    Ok(Request::SetMode {
+        volume,
+        mode,
+        log,
+        journal,
+    })
 }
 
 /// A device of a log; one that is new has the next of the `controllers`.

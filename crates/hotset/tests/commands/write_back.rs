@@ -132,17 +132,9 @@ fn a_volume_becomes_write_back_and_write_through_again_without_a_restart() {
     daemon.stop();
 }
 
-#[test]
-fn what_cannot_be_a_log_is_refused_and_nothing_is_changed() {
-    let (place, _server) = through();
-    place.file("small", 4);
-    place.file("third", 24);
-    fs::write(place.path("used"), noise(3, 24 << 20)).unwrap();
-    let daemon = place.serve();
-    let before = file(&place);
-    let [third, small, used] = ["third", "small", "used"].map(|name| place.text(name));
-    let on = "volume set-mode vol write-back";
-    for (words, status, expected) in [
+/// Commands, how each ends, and what is said.
+fn refusals(on: &str, third: &str, small: &str, used: &str) -> Vec<(String, i32, &'static str)> {
+    vec![
         (on.to_owned(), 1, "its log has 0 devices"),
         (format!("{on} --log log0"), 1, "its log has 1 devices"),
         (format!("{on} --log log0,none"), 1, "none"),
@@ -192,7 +184,20 @@ fn what_cannot_be_a_log_is_refused_and_nothing_is_changed() {
             "is not temporary",
         ),
         (format!("{OFF} --log log0,log1"), 1, "without a log"),
-    ] {
+    ]
+}
+
+#[test]
+fn what_cannot_be_a_log_is_refused_and_nothing_is_changed() {
+    let (place, _server) = through();
+    place.file("small", 4);
+    place.file("third", 24);
+    fs::write(place.path("used"), noise(3, 24 << 20)).unwrap();
+    let daemon = place.serve();
+    let before = file(&place);
+    let [third, small, used] = ["third", "small", "used"].map(|name| place.text(name));
+    let on = "volume set-mode vol write-back";
+    for (words, status, expected) in refusals(on, &third, &small, &used) {
         refused(&mut place.command(&words), status, &[expected]);
         assert_eq!(file(&place), before, "{words}");
         assert_eq!(volume(&daemon)["mode"], "write-through", "{words}");

@@ -98,7 +98,7 @@ impl<P: Platform> Node<P> {
         Ok(Reply::Done)
     }
 
-    /// Whether a change has a volume write back by a log that the next start is not told of.
+    /// Whether a change has a volume write back by a log that no file names at the next start.
     fn would_be_forgotten(&self, request: &Request) -> bool {
         let is_on = match request {
             Request::SetMode { mode, .. } => mode == VolumeMode::WriteBack.name(),
