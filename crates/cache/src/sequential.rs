@@ -14,7 +14,7 @@
 //! window that were moved:
 //!     a grain moved for the first time lengthens the stream
 //!     a grain moved again shortens it: a hot region is not a stream
-//!     a stream that left half of its window out is not sequential
+//!     a stream that left a quarter of its window out is sequential only where it goes on
 //! A stream whose second request ends where the first starts runs backwards, and is kept mirrored.
 //!
 //! Not here: backward streams of requests shorter than a grain.
@@ -125,7 +125,7 @@ impl Stream {
     /// Whether a request for `blocks`, within the window, is sequential.
     fn is_past(&self, cutoff: u64, blocks: &Range<u64>) -> bool {
         let before = || grain(self.along(blocks).start).wrapping_sub(1);
-        self.bytes >= cutoff && (2 * self.dense >= self.span || self.is_marked(before()))
+        self.bytes >= cutoff && (4 * self.dense >= 3 * self.span || self.is_marked(before()))
     }
 
     fn take(&mut self, blocks: &Range<u64>, cutoff: u64) {
@@ -369,7 +369,7 @@ mod tests {
         ];
         for ((len, depth), piece) in kinds.into_iter().flat_map(|k| [(k, MIB), (k, MIB / 4)]) {
             let entered = entered(in_flight(1024 * MIB, len, depth, piece));
-            // Half of a window is to be full first.
+            // Most of a window is to be full first.
             let most = CUTOFF + depth * (len * BLOCK_BYTES as u64).max(1 << 20);
             assert!(
                 entered <= most,

@@ -335,6 +335,6 @@ mod tests {
                 assert_eq!(drives > 1, split, "{}", choice.name);
             }
         }
-        assert_eq!(ALL.iter().filter(|choice| choice.is_fixed()).count(), 13);
+        assert_eq!(ALL.iter().filter(|choice| choice.is_fixed()).count(), 4);
     }
 }

@@ -2,7 +2,7 @@
 
 pub(super) use crate::nodesim::logged::recovered;
 use crate::nodesim::logged::{BUFFER_BYTES, LOG_MIB, configuration, disk};
-use block::{Device, Fua, IoResult, Lba, Nanos, SECTOR_BYTES};
+use block::{Device, Fua, IoResult, Lba, Nanos, Pool, SECTOR_BYTES};
 use cache::log::Cleaning;
 use control::check::check_alone;
 use control::config::Config;
@@ -30,6 +30,9 @@ pub(super) const BYTES: usize = 1 << 20;
 /// What is owed, in bytes of the volume.
 pub(super) const OWED: std::ops::Range<usize> = 256 << 10..512 << 10;
 
+/// A device is read in pieces of so many bytes.
+const PIECE_BYTES: usize = 1 << 20;
+
 /// A machine, and what its volume has to hold.
 pub(super) struct Rig {
     sim: Sim,
@@ -49,6 +52,20 @@ pub(super) fn noise(seed: u8, bytes: usize) -> Vec<u8> {
 
 pub(super) fn configured(text: &str) -> Rc<Config> {
     Rc::new(check_alone(text, &[]).expect("a sound configuration"))
+}
+
+/// All that a device has.
+async fn whole(device: &impl Device, pool: &Pool) -> Vec<u8> {
+    let bytes = device.geometry().sectors.bytes() as usize;
+    let mut all = Vec::with_capacity(bytes);
+    while all.len() < bytes {
+        let buf = pool.get(PIECE_BYTES.min(bytes - all.len())).await;
+        let at = Lba(all.len() as u64 / SECTOR_BYTES);
+        let (buf, read) = device.read(at, buf).await;
+        read.expect("it can be read");
+        all.extend_from_slice(&buf);
+    }
+    all
 }
 
 impl Rig {
@@ -186,11 +203,7 @@ impl Rig {
             let (pool, _held_too) = platform.witness(&pool).await.unwrap();
             let mut all = Vec::new();
             for device in [log, pool] {
-                let bytes = device.geometry().sectors.bytes() as usize;
-                let buf = platform.local().env().pool.get(bytes).await;
-                let (buf, read) = device.read(Lba::ZERO, buf).await;
-                read.unwrap();
-                all.push(buf.to_vec());
+                all.push(whole(&device, &platform.local().env().pool).await);
             }
             all
         });

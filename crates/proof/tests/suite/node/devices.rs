@@ -175,7 +175,7 @@ fn a_device_whose_tables_do_not_fit_is_refused_and_nothing_changes() {
         };
         bench.machine.limit_memory(100_000);
         let refused = bench.node.ask(add.clone()).await.unwrap_err();
-        assert!(refused.contains("pool fast, with 1016 lines"), "{refused}");
+        assert!(refused.contains("pool fast, with 1008 lines"), "{refused}");
         assert!(refused.contains("`line_size`"), "{refused}");
         assert!(!bench.machine.is_held("/other"));
         let status = bench.node.status().await.expect("a status");
