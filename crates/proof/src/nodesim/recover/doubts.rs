@@ -2,7 +2,7 @@
 
 use super::rig::{OWED, Rig, noise};
 use super::{ORDERS, pending};
-use block::{Device, Fua, Lba, Nanos};
+use block::{Device, Nanos};
 use cache::log::Cleaning;
 use node::{Platform, Wish};
 use simnode::{Direct, Running};
@@ -31,11 +31,8 @@ impl Rig {
         let work = async |platform: simnode::SimPlatform| {
             let pool = control::config::Name::new("fast").unwrap();
             let (witness, _hold) = platform.witness(&pool).await.unwrap();
-            let bytes = witness.geometry().sectors.bytes() as usize;
-            let mut buf = platform.local().env().pool.get(bytes).await;
-            buf.fill(0);
-            let written = witness.write(Lba::ZERO, buf.share(), Fua::Yes);
-            written.await.unwrap();
+            witness.zero(witness.geometry().extent()).await.unwrap();
+            witness.flush().await.unwrap();
         };
         self.run(work).expect("nothing cuts its power");
     }
