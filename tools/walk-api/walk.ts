@@ -66,6 +66,13 @@ export async function walk(origin: string, token: string, files: Files, check: C
   await api.setQuiesced<true>({ ...volume, body: { quiesced: true } });
   await api.setQuiesced<true>({ ...volume, body: { quiesced: false } });
   await api.invalidate<true>(volume);
+  // It is not write-back, and has no log.
+  const replaced = await api.replaceLog<false>({
+    path: { ...volume.path, device: "walked" },
+    body: { device: { name: "walked-log", path: files.ssd } },
+    throwOnError: false,
+  });
+  if (replaced.response?.status !== 409) throw new Error("the log of a volume without one was replaced");
   await api.remove<true>(volume);
 
   await api.addDevice<true>({ path: { pool }, body: { name: "walked-ssd", path: files.ssd } });

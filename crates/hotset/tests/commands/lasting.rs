@@ -203,9 +203,13 @@ fn a_mode_that_does_not_agree_with_the_configuration_is_refused_as_check_would()
         place.file(name, 16);
     }
     let daemon = place.serve();
-    for temporary in ["", " --temporary"] {
+    let refusals = [
+        ("", "needs two controllers"),
+        (" --temporary", "is not temporary"),
+    ];
+    for (temporary, why) in refusals {
         let command = format!("volume set-mode vol write-back{temporary}");
-        refused(&mut place.command(&command), 1, &["needs two controllers"]);
+        refused(&mut place.command(&command), 1, &[why]);
     }
     assert_eq!(daemon.status()["volumes"][0]["mode"], "write-through");
     daemon.stop();

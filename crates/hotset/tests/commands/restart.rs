@@ -186,12 +186,12 @@ fn pools_that_cannot_be_read_have_their_messages() {
     // Of a newer format.
     fs::write(&pool, &good).unwrap();
     let mut superblock = good[..4096].to_vec();
-    superblock[8] = 2;
+    superblock[8] = 3;
     let crc = crc32c::crc32c(&superblock[..4092]);
     superblock[4092..].copy_from_slice(&crc.to_le_bytes());
     let file = File::options().write(true).open(&pool).unwrap();
     file.write_all_at(&superblock, 0).unwrap();
-    refuses(&place, &["version 2"]);
+    refuses(&place, &["version 3"]);
     // Both superblocks are damaged.
     fs::write(&pool, &good).unwrap();
     let file = File::options().write(true).open(&pool).unwrap();
