@@ -222,7 +222,7 @@ fn a_running_volume_is_advised_on() {
     let accesses = number(&profile["reads"]) + number(&profile["writes"]);
     // Each request is one line; some in random order may look like a stream.
     let all = 6.0 * 512.0;
-    assert!((0.85 * all..=all).contains(&accesses), "{accesses}");
+    assert!((0.75 * all..=all).contains(&accesses), "{accesses}");
     // A sample estimates how many lines there are, to some percent.
     let unique = number(&profile["unique_lines"]);
     assert!((350.0..700.0).contains(&unique), "{unique}");
