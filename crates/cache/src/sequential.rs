@@ -15,7 +15,7 @@
 //!     a grain moved for the first time lengthens the stream
 //!     a grain moved again shortens it: a hot region is not a stream
 //!     a request is sequential where the grains before it were moved, or most of the window
-//!     a stream whose end stands still is none: requests in random order come to its end soon
+//!     a stream whose end stalls is none: requests in random order come to its end soon
 //! A stream whose second request ends where the first starts runs backwards, and is kept mirrored.
 //!
 //! Not here: backward streams of requests shorter than a grain; streams with more than half
@@ -46,7 +46,7 @@ const WINDOW_WORDS: usize = 8;
 /// many grains.
 const LENGTHS_BEFORE: u64 = 4;
 
-/// A stream's end stands still for fewer of its requests. Pieces of a long request come behind it:
+/// A stream's end stalls for fewer of its requests. Pieces of a long request come behind it:
 /// of 8 of 2 MiB, in pieces of 256 KiB, 56 at a time. Others are as late as they are many at once.
 const STILL_MAX: u32 = 32;
 const STILL_PIECES_MAX: u32 = 64;
