@@ -31,7 +31,6 @@ fn run(records: &[Record], policy: &str, slots: u32, line_blocks: u64) -> [f64; 
                 op: if is_read { Op::Read } else { Op::Write },
                 len_bytes: record.len_bytes,
                 parts: Parts::of(first as u32, count as u32, line_blocks.ilog2()),
-                ..Request::default()
             };
             let key = Key(u64::from(record.volume) << 40 | line);
             let (slot, comes) = match policy.access(key, &request, &Unpinned) {
