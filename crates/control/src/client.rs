@@ -323,7 +323,13 @@ mod tests {
             for other in listener.incoming() {
                 let mut other = other.unwrap();
                 match others {
-                    true => other.write_all(b"\"done\"\n").unwrap(),
+                    true => {
+                        // Closed before it is read, the request would fail.
+                        BufReader::new(&other)
+                            .read_line(&mut String::new())
+                            .unwrap();
+                        other.write_all(b"\"done\"\n").unwrap();
+                    }
                     false => thread::sleep(100 * timeout),
                 }
             }
