@@ -166,7 +166,7 @@ impl Stream {
         for skipped in self.end..grains.start {
             self.mark(skipped, false);
         }
-        // What counts is bounded, so that a region that has become hot is soon no stream.
+        // The sum is bounded, so that a region that has become hot is soon no stream.
         let most = cutoff.saturating_mul(2);
         for moved in grains.clone() {
             let again = moved < self.end && self.is_marked(moved);
@@ -286,8 +286,8 @@ impl Sequential {
     /// nearest.
     fn stream(&self, blocks: &Range<u64>, cutoff: u64) -> Option<(bool, usize)> {
         let near = self.streams.iter().enumerate().filter_map(|(at, stream)| {
-            let past = stream.is_past(cutoff, blocks);
-            Some(((!past, stream.distance(blocks)?), at))
+            let distance = stream.distance(blocks)?;
+            Some(((!stream.is_past(cutoff, blocks), distance), at))
         });
         near.min().map(|((short, _), at)| (!short, at))
     }
