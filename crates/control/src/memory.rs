@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// Bytes that an index entry of a log takes at most, and of the block that it stands for.
 const LOG_ENTRY_BYTES: u64 = 32;
-const LOG_BLOCK_BYTES: u64 = 4096;
+pub(crate) const LOG_BLOCK_BYTES: u64 = 4096;
 
 /// What one parameter of the configuration needs.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -369,7 +369,7 @@ async fn look_at<P: Platform>(
 }
 
 /// Nothing says any more that a device has a copy.
-async fn blank<D: Device>(device: &D, env: &block::Env) -> block::IoResult {
+pub(crate) async fn blank<D: Device>(device: &D, env: &block::Env) -> block::IoResult {
     let mut buf = env.pool.take(BLOCK_BYTES);
     buf.fill(0);
     let zeroes = buf.share();

@@ -2,7 +2,7 @@
 
 use super::arrays;
 use crate::config::{At, Bytes, Config, Device, Listen, Name, Volume, VolumeMode};
-use crate::memory;
+use crate::memory::{self, LOG_BLOCK_BYTES};
 use crate::problem::Problem;
 use cache::log::{JOURNAL_BYTES_MIN, LOG_BYTES_MIN};
 use nbd::tls::{Acceptor, Identity, valid_between};
@@ -15,25 +15,23 @@ use std::path::{Path, PathBuf};
 
 /// The longest path of a unix socket, in bytes.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
-/// Bytes of a block, of which a volume that is write-back is a whole number.
-const BLOCK_BYTES: u64 = 4096;
 
 /// Appends what this machine lacks of the devices: those that use them wait for that, or go
 /// without.
 pub fn devices(config: &Config, problems: &mut Vec<Problem>) {
-    let mut served: HashMap<&Name, Vec<&Volume>> = HashMap::new();
-    for volume in &config.volumes {
-        served.entry(&volume.origin.value).or_default().push(volume);
-    }
+    let volumes = volumes_by_device(config);
     for device in &config.devices {
         readable(&device.tls_ca, problems);
         let Some(path) = &device.path else { continue };
+        let volumes = volumes
+            .get(&device.name.value)
+            .map_or(&[][..], Vec::as_slice);
         let size = match openable(device) {
             Ok(size) => size,
             // An array goes on without some of its members.
             Err(_) if arrays::is_member(config, &device.name) && !path.exists() => continue,
             Err((what, remedy)) => {
-                let remedy = match may_be_read(config, &device.name.value) {
+                let remedy = match may_be_read(volumes, &device.name.value) {
                     true => format!("{remedy}, or give it and its volume `read_only = true`"),
                     false => remedy.to_owned(),
                 };
@@ -46,8 +44,9 @@ pub fn devices(config: &Config, problems: &mut Vec<Problem>) {
             let remedy = "give it a size that is a multiple of 512 bytes";
             problems.push(Problem::new(path.line, what, remedy));
         }
-        for volume in served.get(&device.name.value).into_iter().flatten() {
-            if let Some(wanted) = &volume.size
+        for volume in volumes {
+            if volume.origin.value == device.name.value
+                && let Some(wanted) = &volume.size
                 && wanted.value.0 > size
             {
                 let what = format!(
@@ -58,21 +57,40 @@ pub fn devices(config: &Config, problems: &mut Vec<Problem>) {
                 problems.push(Problem::new(wanted.line, what, remedy));
             }
         }
-        written_back(config, device, size, problems);
+        written_back(volumes, device, size, problems);
     }
 }
 
+/// The volumes of each device, as origin, log or journal.
+fn volumes_by_device(config: &Config) -> HashMap<&Name, Vec<&Volume>> {
+    let mut by_device: HashMap<&Name, Vec<&Volume>> = HashMap::new();
+    for volume in &config.volumes {
+        let journal = volume.journal.iter().map(|journal| &journal.value);
+        let log = volume.log.value.iter().chain(journal);
+        for device in log.chain([&volume.origin.value]) {
+            let volumes = by_device.entry(device).or_default();
+            if volumes
+                .last()
+                .is_none_or(|last| !std::ptr::eq(*last, volume))
+            {
+                volumes.push(volume);
+            }
+        }
+    }
+    by_device
+}
+
 /// Whether a device is an origin that can be served without writes.
-fn may_be_read(config: &Config, device: &Name) -> bool {
-    let mut volumes = config.volumes.iter();
+fn may_be_read(volumes: &[&Volume], device: &Name) -> bool {
+    let mut volumes = volumes.iter();
     volumes
         .any(|volume| volume.origin.value == *device && volume.mode.value != VolumeMode::WriteBack)
 }
 
-/// Appends what a device of `size` bytes is too small or too odd for in volumes that are write-back.
-fn written_back(config: &Config, device: &Device, size: u64, problems: &mut Vec<Problem>) {
+/// Appends the sizes that those of its `volumes` which are write-back cannot have of a device.
+fn written_back(volumes: &[&Volume], device: &Device, size: u64, problems: &mut Vec<Problem>) {
     let device = &device.name.value;
-    let all = config.volumes.iter();
+    let all = volumes.iter();
     for volume in all.filter(|v| v.mode.value == VolumeMode::WriteBack) {
         let name = &volume.name.value;
         let mut small = |part: &str, line: u32, least: u64| {
@@ -91,7 +109,7 @@ fn written_back(config: &Config, device: &Device, size: u64, problems: &mut Vec<
             small("journal", journal.line, JOURNAL_BYTES_MIN);
         }
         let served = volume.size.as_ref().map_or(size, |wanted| wanted.value.0);
-        if volume.origin.value == *device && !served.is_multiple_of(BLOCK_BYTES) {
+        if volume.origin.value == *device && !served.is_multiple_of(LOG_BLOCK_BYTES) {
             let what = format!("volume {name} is write-back and has {served} B");
             let remedy = "give it a `size` that is a multiple of 4 KiB";
             problems.push(Problem::new(volume.mode.line, what, remedy));

@@ -196,15 +196,7 @@ fn write_back() -> (Place, Process) {
     place.file("log0", 24);
     place.file("log1", 24);
     place.config(WRITE_BACK);
-    let mut server = tool("nbdkit", "nbdkit");
-    server.args(["--foreground", "--exit-with-parent", "--unix"]);
-    server.arg(place.path("slow")).arg("file");
-    server.arg(place.path("origin"));
-    // `timeout` passes on no SIGSTOP.
-    let words: Vec<_> = server.get_args().skip(1).map(ToOwned::to_owned).collect();
-    let mut server = std::process::Command::new(&words[0]);
-    let server = Process(server.args(&words[1..]).spawn().unwrap());
-    until("nbdkit", || place.path("slow").exists());
+    let server = place.stoppable_origin();
     (place, server)
 }
 

@@ -3,7 +3,7 @@
 use crate::common::browser::Browser;
 use crate::common::client::{Client, Stamped};
 use crate::common::site::Site;
-use crate::common::{Daemon, Place, Process, noise, refused, run, tool, until};
+use crate::common::{Daemon, Place, Process, noise, refused, run, until};
 use serde_json::Value;
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -56,15 +56,7 @@ fn through() -> (Place, Process) {
         place.file(name, 24);
     }
     place.config(THROUGH);
-    let mut server = tool("nbdkit", "nbdkit");
-    server.args(["--foreground", "--exit-with-parent", "--unix"]);
-    server.arg(place.path("slow")).arg("file");
-    server.arg(place.path("origin"));
-    // `timeout` passes on no SIGSTOP.
-    let words: Vec<_> = server.get_args().skip(1).map(ToOwned::to_owned).collect();
-    let mut server = std::process::Command::new(&words[0]);
-    let server = Process(server.args(&words[1..]).spawn().unwrap());
-    until("nbdkit", || place.path("slow").exists());
+    let server = place.stoppable_origin();
     (place, server)
 }
 

@@ -160,6 +160,19 @@ pub struct Place {
 }
 
 impl Place {
+    /// Serves `$/origin` at `$/slow`: nbdkit, which SIGSTOP stops.
+    pub fn stoppable_origin(&self) -> Process {
+        let mut server = tool("nbdkit", "nbdkit");
+        server.args(["--foreground", "--exit-with-parent", "--unix"]);
+        server.arg(self.path("slow")).arg("file");
+        server.arg(self.path("origin"));
+        // `timeout` passes on no SIGSTOP.
+        let words: Vec<_> = server.get_args().skip(1).map(ToOwned::to_owned).collect();
+        let server = Process(Command::new(&words[0]).args(&words[1..]).spawn().unwrap());
+        until("nbdkit", || self.path("slow").exists());
+        server
+    }
+
     /// On the file system that the build is on, for `/tmp` may have no direct
     /// I/O, and with a short path, for those of sockets must be.
     pub fn new() -> Place {

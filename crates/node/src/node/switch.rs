@@ -7,7 +7,7 @@
 //!                            devices of the log are released
 //!     the log takes over ⟹ no change is in flight, and the origin was flushed after the last
 //!
-//! Not here: what is on the devices, and which may be used (`cache::log`); giving a log up
+//! Not here: the devices' content, and which may be used (`cache::log`); giving a log up
 //! (`write_back`).
 
 use super::refusal::{Refusal, refusal};
@@ -17,14 +17,14 @@ use crate::arrays::{Lease, Source};
 use crate::log::{Log, journal_of};
 use crate::place::Role;
 use crate::platform::{Draft, Platform};
-use block::{BoxDevice, Deadline, Device as _, Extent, IoResult, Lba, Nanos, Sectors};
+use crate::recover::blank;
+use block::{BoxDevice, Deadline, Device as _, IoResult, Nanos};
 use cache::Mode;
 use cache::log::superblock_of;
 use control::config::{self, At, Cleaning, Name, VolumeMode};
 use control::files::Files;
 use control::plan::Change;
 use control::protocol::NamedOrNew;
-use layout::{BLOCK_SECTORS, LOG_SUPERBLOCKS};
 
 /// How long changes of clients may wait until none is in flight and the origin was flushed, and how
 /// long for the files of the configuration.
@@ -39,7 +39,7 @@ pub(super) struct Wanted {
 }
 
 impl<P: Platform> Node<P> {
-    /// What a request wants of the volume `name`.
+    /// The volume `name` as a request has it, with the devices that are new.
     pub(super) fn wanted_log(
         &self,
         name: &Name,
@@ -161,7 +161,7 @@ impl<P: Platform> Node<P> {
         let becomes = Change::WriteBack(Box::new(volume.clone()));
         let changes: Vec<Change> = known.chain([becomes]).collect();
         self.agree(&changes).await?;
-        // What cannot be opened is refused before the log is given up.
+        // A device that cannot be opened is refused before the log is given up.
         let lease = self.devices.open(&new, Role::Log).await;
         lease.map_err(refusal)?.release().await;
         drop(log);
@@ -169,7 +169,7 @@ impl<P: Platform> Node<P> {
         let why = match self.switch(&volume, &[new], draft).await {
             Ok(files) => {
                 self.note_all(&changes);
-                self.blank(name, device).await;
+                self.forget_copy(name, device).await;
                 return Ok(files);
             }
             Err(why) => why,
@@ -189,9 +189,9 @@ impl<P: Platform> Node<P> {
         ))
     }
 
-    /// Has a device that has left the log of a volume be blank, if it answers and still has what it
-    /// had: the copy would be taken for an image of the one in its place.
-    async fn blank(&self, volume: &Name, device: &Name) {
+    /// Blanks a device that has left the log of a volume, if it answers and still has its copy:
+    /// that would be taken for an image of the one in its place.
+    async fn forget_copy(&self, volume: &Name, device: &Name) {
         let (env, Ok(source)) = (self.env(), self.known(device)) else {
             return;
         };
@@ -203,13 +203,9 @@ impl<P: Platform> Node<P> {
             if !superblock.is_some_and(|found| found.volume == volume.as_str() && !found.owes) {
                 return Ok(());
             }
-            for block in LOG_SUPERBLOCKS {
-                let extent = Extent::new(Lba(block * BLOCK_SECTORS), Sectors(BLOCK_SECTORS));
-                lease.leaf.zero(extent).await?;
-            }
-            lease.leaf.flush().await
+            blank(&lease.leaf, &env).await
         };
-        // What it keeps is refused where it matters.
+        // A copy that is kept is refused where it matters.
         let _: Option<IoResult> = Deadline::new(&env.timer, END_MAX).bound(blanking).await;
         lease.release().await;
     }
@@ -293,7 +289,7 @@ impl<P: Platform> Node<P> {
         let holding = async {
             let held = served.gate.hold().await;
             fronted.cached().flush().await?;
-            // What the origin is known by was worn by the writes that it has answered.
+            // The origin's record was worn by the writes that it has answered.
             served.guard.renew().await.map(|()| held)
         };
         let held = Deadline::new(&timer, HELD_MAX).bound(holding).await;
