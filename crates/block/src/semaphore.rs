@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //!     units in hand + free units = all units
-//!     who finds too few waits, in order of arrival; a small demand overtakes no large one
-//!     who leaves the queue, or gives units back, holds up nobody
+//!     a demand for more than is free waits, in order of arrival; a small one overtakes no large one
+//!     a demand that leaves the queue, or units given back, hold up no other demand
 //!
 //! Single-threaded, as a shard is.
 
@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 /// Units to be taken and given back.
 pub struct Semaphore {
     free: Cell<usize>,
-    /// The tickets of those who wait, in order, and what wakes them.
+    /// The tickets of waiting demands, in order, and their wakers.
     waiting: RefCell<VecDeque<(u64, Waker)>>,
     tickets: Cell<u64>,
 }

@@ -1,4 +1,4 @@
-//! What each mode does with reads and writes.
+//! Reads and writes by mode.
 //!
 //! Whatever the mode, a write drops the blocks it overlaps from the pool before
 //! it goes to the origin, and keeps their promotion away until it has ended.
@@ -43,7 +43,7 @@ impl Mode {
         }
     }
 
-    /// What it does, in one line.
+    /// A line for help and errors.
     pub fn help(self) -> &'static str {
         match self {
             Mode::WriteThrough => "reads are cached, writes go to the origin and to the pool",

@@ -97,7 +97,7 @@ pub struct Plan {
     pub hints: [Area; 2],
     /// The lines themselves.
     pub lines: Area,
-    /// What each superblock has no room for of the volumes.
+    /// The rest of the volumes of each superblock.
     pub tables: [Area; 2],
 }
 

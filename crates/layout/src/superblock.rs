@@ -172,8 +172,8 @@ impl Superblock {
     }
 
     /// Writes the superblock; the bytes that are to be written, a whole number of
-    /// blocks. `out` has room for [`SUPERBLOCK_BLOCKS`]. What its volumes have beyond that
-    /// belongs into the table area of the same copy.
+    /// blocks. `out` has room for [`SUPERBLOCK_BLOCKS`]. The volumes' rows beyond that
+    /// belong into the table area of the same copy.
     pub fn encode(&self, out: &mut [u8]) -> usize {
         assert!(out.len() == SUPERBLOCK_BYTES && self.members.len() <= MEMBERS_MAX);
         out.fill(0);

@@ -4,8 +4,8 @@
 //! Not here: transfers that fall short. Of a FUSE file that answers half of a direct read, io_uring of
 //! Linux 6.18 gives wrong bytes and the whole length; `fio --ioengine=io_uring --verify` meets it too.
 //!
-//! Invariant: what a rule has held up is done once the rule is gone, in its order, but for what is
-//! lost on purpose.
+//! Invariant: requests that a rule has held up are done once the rule is gone, in their order, but
+//! for those that are lost on purpose.
 
 use fuser::Errno;
 use std::collections::HashMap;
@@ -78,7 +78,7 @@ impl Devil {
         free.into_iter().for_each(|work| work(Ok(())));
     }
 
-    /// Takes the rule of `name` away, and loses what it has held up; whether that was anything.
+    /// Takes the rule of `name` away, and loses the requests that it has held up; whether there were any.
     pub fn lose(&self, name: &str) -> bool {
         let lost = self.replace(name, None);
         let is_any = !lost.is_empty();
@@ -86,7 +86,7 @@ impl Devil {
         is_any
     }
 
-    /// Replaces the rule of `name`; what that has held up.
+    /// Replaces the rule of `name`; returns the requests that it has held up.
     fn replace(&self, name: &str, rule: Option<Rule>) -> Vec<Work> {
         let mut rules = self.rules();
         rules.rules.remove(name);

@@ -334,7 +334,7 @@ impl World<'_> {
         })
     }
 
-    /// Ends the daemon at once, of which something was wrong: nobody waits for it any more.
+    /// Kills the daemon after a finding; clients wait for it no more.
     fn give_up(&self, process: &Process) {
         self.weather.ending.store(true, SeqCst);
         process.signal(libc::SIGKILL);
@@ -440,7 +440,7 @@ impl World<'_> {
         }
     }
 
-    /// Holds up what is written to a device for a moment; its name.
+    /// Holds up writes to a device for a moment; its name.
     fn hold_writes(&self, rng: &mut Rng) -> String {
         let volumes = self.plan.volumes[..VISITOR].iter();
         let mut names: Vec<String> = volumes.map(|volume| volume.origin.to_owned()).collect();

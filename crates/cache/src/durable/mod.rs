@@ -103,7 +103,7 @@ pub(crate) struct PoolState {
     volumes: Volumes,
 }
 
-/// The volumes that a pool remembers, by id. Images share what no change has come to.
+/// The volumes that a pool remembers, by id. Images share one map until it changes.
 type Volumes = Rc<BTreeMap<u32, Volume>>;
 
 impl PoolState {

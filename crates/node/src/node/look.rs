@@ -1,5 +1,5 @@
-//! Looks for what is wrong with a node: all that its operator sees of it is from here. Says when
-//! pools and logs lose devices, and when an origin fails or has grown.
+//! Looks for the troubles of a node: its operator sees them from here alone. Reports lost devices
+//! of pools and logs, and origins that fail or have grown.
 //!
 //! Not here: since when it has been so (`troubles`).
 
@@ -50,8 +50,8 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Says what pools and logs have lost since it was last looked. Who takes a device or a log away
-    /// looks before: afterwards nothing shows that it was lost.
+    /// Reports the losses of pools and logs since the last look. A command that takes a device or a
+    /// log away looks before: afterwards nothing shows that it was lost.
     pub(super) fn look_for_losses(&self) {
         let losses = &mut *self.losses.borrow_mut();
         self.look_at_pools(losses);

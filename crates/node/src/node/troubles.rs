@@ -1,5 +1,4 @@
-//! What is known of what is wrong with a node: since when there is a trouble, which origins fail,
-//! and what was said to be lost.
+//! The troubles of a node and since when there is each, origins that fail, and reported losses.
 //!
 //! Invariants:
 //!     a trouble is listed from when it is first looked at until it is no more
@@ -85,7 +84,7 @@ impl Troubles {
     }
 }
 
-/// What was said to be lost.
+/// Losses that were reported.
 #[derive(Default)]
 pub(super) struct Losses {
     /// Devices of pools.
@@ -98,7 +97,7 @@ pub(super) struct Losses {
     pub(super) logs: HashSet<Name>,
 }
 
-/// What the origins of volumes do.
+/// The origins of volumes, failing or well.
 #[derive(Default)]
 pub(super) struct Failing(RefCell<BTreeMap<Name, Origin>>);
 
@@ -112,7 +111,7 @@ struct Origin {
     well_since: Option<Nanos>,
 }
 
-/// What is to be said of an origin.
+/// A change of an origin that is to be reported.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Said {
     Fails(String),
@@ -120,7 +119,7 @@ pub(super) enum Said {
 }
 
 impl Origin {
-    /// What has changed by `now`, when so many requests have succeeded and failed.
+    /// The change by `now`, when so many requests have succeeded and failed.
     fn look(&mut self, now: Nanos, seen: (u64, u64), why: Option<String>) -> Option<Said> {
         let before = std::mem::replace(&mut self.seen, seen);
         if seen.1 > before.1 {
@@ -149,7 +148,7 @@ impl Origin {
 
 impl Failing {
     /// Looks at the origins of all volumes: by their names, how many requests have succeeded and
-    /// failed, and the last error. What is to be said of them.
+    /// failed, and the last error. Returns their changes.
     pub(super) fn look(
         &self,
         now: Nanos,

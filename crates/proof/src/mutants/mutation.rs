@@ -1,4 +1,4 @@
-//! One fault of a set: where it is, and what sees it.
+//! One fault of a set: its place, and the campaign or test that sees it.
 
 use serde::Deserialize;
 use std::fs;
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mutation {
-    /// What is wrong with the product then.
+    /// The fault of the product, in words.
     pub name: String,
     /// The file changed, from the workspace's root.
     pub file: PathBuf,
     /// Text that occurs in it exactly once.
     pub find: String,
-    /// What takes its place.
+    /// The text in its place.
     pub replace: String,
     /// Arguments of the campaign that make the fault likelier, after those of all.
     #[serde(default)]
@@ -60,7 +60,7 @@ impl Mutation {
         }
     }
 
-    /// What sees it: `cargo` builds that for the one with these arguments, the campaign's if empty.
+    /// Arguments with which `cargo` builds the test that sees it; empty for the campaign.
     pub(super) fn built_for(&self) -> Vec<String> {
         let mut words = self.test.iter().flat_map(|test| test.split_whitespace());
         let mut target = Vec::new();
