@@ -127,8 +127,10 @@ pub fn run_load(load: &Load) -> io::Result<Measured> {
         .output()
         .map_err(|e| io::Error::other(format!("fio (Debian package fio) did not start: {e}")))?;
     if !output.status.success() {
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(io::Error::other(format!("fio failed: {text}")));
+        let text = [&output.stderr[..], &output.stdout[..]].concat();
+        let text = String::from_utf8_lossy(&text);
+        let status = output.status;
+        return Err(io::Error::other(format!("fio failed ({status}): {text}")));
     }
     // Notes may stand before the report.
     let begin = output.stdout.iter().position(|byte| *byte == b'{');

@@ -258,14 +258,17 @@ impl Harms {
         }
     }
 
-    /// Another disk takes the origin's place for a while; nothing is written to it.
+    /// Another disk takes the origin's place for a while; nothing is written to it. One with the
+    /// origin's serial number can be told from it only while few blocks are dirty.
     fn other_origin(&mut self, sim: &mut Sim) {
         let outside = self.outside.clone();
         let dirty = outside.is_dirty() && !outside.was_cut.get();
+        let few_dirty = outside.dirty_blocks() <= SECTORS / BLOCK_SECTORS / 4;
+        let comparable = few_dirty && !outside.was_cut.get();
         let was = outside.media.origin.save();
         let other = self.noise((SECTORS * SECTOR_BYTES) as usize);
         outside.media.origin.write(Lba::ZERO, &other);
-        let renamed = self.rng.chance(0.5);
+        let renamed = self.rng.chance(0.5) || !comparable;
         outside.machine.rename(ORIGIN, renamed.then_some("another"));
         let span = Nanos::from_secs(self.rng.between(1, 600));
         let attempt = self.attempt(sim, None, span, false);

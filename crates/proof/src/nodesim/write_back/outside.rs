@@ -2,13 +2,13 @@
 
 use super::report::{Class, Report};
 use crate::nodesim::logged::{BUFFER_BYTES, LOG_MIB, configuration, disk};
-use crate::stamp::{self, Value};
+use crate::stamp::{self, ANYTHING, Value};
 use crate::writeback::{History, replay_journal};
 use block::{Lba, Nanos, Pool, SECTOR_BYTES, Sectors};
 use cache::log::Cleaning;
 use control::check::check_alone;
 use control::config::Config;
-use layout::{BLOCK_BYTES, LOG_WITNESS_BYTES, LogSuperblock};
+use layout::{BLOCK_BYTES, BLOCK_SECTORS, LOG_WITNESS_BYTES, LogSuperblock};
 use shard::Local;
 use sim::{Budget, Image, Medium, Outcome, Plan, Sim, SimDriver, World};
 use simnode::{Machine, run_alone};
@@ -100,6 +100,21 @@ impl Outside {
             .borrow()
             .judge_apart(&values(&self.image(false)));
         judged.is_ok_and(|earlier| earlier.missing_since.is_some())
+    }
+
+    /// Blocks of the origin that surely lack something that was acknowledged.
+    pub(super) fn dirty_blocks(&self) -> u64 {
+        let history = self.history.borrow();
+        let values = values(&self.image(false));
+        let is_stale = |sector: usize| {
+            let allowed = history.may_read(sector);
+            let known = |value| allowed.contains(&value);
+            !known(ANYTHING) && !values[sector].is_some_and(known)
+        };
+        let block = BLOCK_SECTORS as usize;
+        let blocks = (0..values.len()).step_by(block);
+        let dirty = blocks.filter(|first| (*first..first + block).any(is_stale));
+        dirty.count() as u64
     }
 
     /// The origin alone is an earlier state, or each sector of it is, also after a power cut
