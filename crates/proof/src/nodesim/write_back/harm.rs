@@ -13,11 +13,14 @@ use crate::nodesim::logged::{LOG_MIB, recovered};
 use crate::writeback::History;
 use block::{Extent, Kind, Lba, Nanos, SECTOR_BYTES, Sectors};
 use cache::log::Cleaning;
-use layout::{BLOCK_BYTES, BLOCK_SECTORS, LOG_AREA, LOG_SUPERBLOCKS, LOG_WITNESS_BYTES};
+use layout::{
+    BLOCK_BYTES, BLOCK_SECTORS, LOG_AREA, LOG_SUPERBLOCKS, LOG_WITNESS_BYTES, Record, Uuid,
+};
 use node::Wish;
 use shard::Local;
 use sim::{Effect, Image, Medium, Ops, Plan, Rng, Rule, Sim, SimDriver, When};
 use simnode::{Direct, Running, SimPlatform};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// How long an attempt may take.
@@ -157,17 +160,40 @@ impl Harms {
         self.outside.meet(Class::NoWitness);
     }
 
-    /// Damages a block of a copy that counts and has something.
-    fn damage(&mut self) -> Option<Damage> {
-        let mask = self.outside.known()?.mask;
+    /// Blocks of records that no other record calls durable or complete. Rot there is a write
+    /// that a power cut tore, or that the device acknowledged and lost: no sole copy can tell.
+    fn unproved(&self, medium: &Medium, log: Uuid) -> BTreeSet<u64> {
+        let record = |block: u64| {
+            let bytes = bytes(medium, block_of(block), BLOCK_BYTES);
+            Record::decode(&bytes, log).ok().map(|r| (block, r))
+        };
+        let mut records: Vec<_> = (LOG_AREA..BLOCKS).filter_map(record).collect();
+        let newest = records.iter().map(|(_, record)| record.incarnation).max();
+        records.retain(|(_, record)| Some(record.incarnation) == newest);
+        let proved = |(_, r): &(u64, Record)| r.fence.max(r.durable_to).max(r.complete_to);
+        let proved = records.iter().map(proved).max().unwrap_or(0);
+        let last = records.iter().filter(|(_, r)| r.number >= proved);
+        last.flat_map(|(block, r)| *block..block + u64::from(r.blocks()))
+            .collect()
+    }
+
+    /// Damages a block of a copy that counts and has something; of one that is to be `alone`, no
+    /// record that may never have been whole.
+    fn damage(&mut self, alone: bool) -> Option<Damage> {
+        let known = self.outside.known()?;
+        let mask = known.mask;
         let copy = match mask {
             [true, true] => self.rng.below(2) as usize,
             [first, _] => usize::from(!first),
         };
         let medium = self.outside.media.logs[copy].clone();
+        let unproved = match alone {
+            true => self.unproved(&medium, known.log),
+            false => BTreeSet::new(),
+        };
         let used = |block: &u64| {
             let there = bytes(&medium, block_of(*block), BLOCK_BYTES);
-            there.iter().any(|byte| *byte != 0)
+            there.iter().any(|byte| *byte != 0) && !unproved.contains(block)
         };
         let used: Vec<u64> = (LOG_AREA..BLOCKS).filter(used).collect();
         if used.is_empty() {
@@ -207,7 +233,7 @@ impl Harms {
     }
 
     fn damaged_beside(&mut self) -> Option<Damage> {
-        let damage = self.damage();
+        let damage = self.damage(false);
         if damage.is_some() {
             self.outside.meet(Class::Beside);
         }
@@ -217,7 +243,7 @@ impl Harms {
     /// A copy is damaged, and the other stale already, or away or blank for one start.
     fn damaged_alone(&mut self, sim: &mut Sim) {
         let both = self.outside.has_both();
-        let Some(damage) = self.damage() else {
+        let Some(damage) = self.damage(true) else {
             return;
         };
         let outside = self.outside.clone();
