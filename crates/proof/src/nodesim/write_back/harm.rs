@@ -97,7 +97,7 @@ impl Harms {
         self.looks(sim);
         let both = self.outside.has_both();
         match self.rng.below(10) {
-            0 if both && !self.outside.was_torn.get() => self.spoil_a_superblock(),
+            0 if both => self.spoil_a_superblock(),
             1 if both => self.lose_witness(),
             2 if both => return self.damaged_beside(),
             3 | 4 => self.damaged_alone(sim),
@@ -137,20 +137,25 @@ impl Harms {
         done.unwrap_or_else(|| Err("the power went".into()))
     }
 
-    /// One superblock of a pair is noise; the other says all.
+    /// One superblock of a pair is noise; the other is the same, unless the last life ended between
+    /// the writes of both.
     fn spoil_a_superblock(&mut self) {
         let outside = self.outside.clone();
         let nth = self.rng.below(2) as usize;
-        let (medium, block) = match self.rng.below(4) {
-            copy @ 0..2 => (&outside.media.logs[copy as usize], LOG_SUPERBLOCKS[nth]),
+        let (medium, pair) = match self.rng.below(4) {
+            copy @ 0..2 => (&outside.media.logs[copy as usize], LOG_SUPERBLOCKS),
             2 if outside.cleaning == Cleaning::Journaled => {
-                (&outside.media.journal, LOG_SUPERBLOCKS[nth])
+                (&outside.media.journal, LOG_SUPERBLOCKS)
             }
-            _ => (&outside.media.witness, nth as u64),
+            _ => (&outside.media.witness, [0, 1]),
         };
+        let [first, second] = pair.map(|block| bytes(medium, block_of(block), BLOCK_BYTES));
+        if first != second {
+            return;
+        }
         let len = [SECTOR_BYTES as usize, BLOCK_BYTES][self.rng.below(2) as usize];
         let noise = self.noise(len);
-        medium.write(block_of(block), &noise);
+        medium.write(block_of(pair[nth]), &noise);
         outside.meet(Class::Noise);
     }
 

@@ -115,7 +115,6 @@ pub(super) fn one(
     let plan = plan(outside, course.strike, damage);
     let ended = outside.boot(sim, plan, move |local| live(living, local, course, rng));
     let strikes = sim.world().tally().count(Fault::Error) > struck;
-    outside.was_torn.set(strikes && damage.is_none());
     match course.strike {
         Strike::Metadata(..) if strikes => outside.meet(Class::MetadataFails),
         Strike::Witness(_) if strikes => outside.meet(Class::WitnessFails),

@@ -47,8 +47,6 @@ pub(super) struct Outside {
     pub(super) over: Cell<bool>,
     /// The last life ended with the power.
     pub(super) was_cut: Cell<bool>,
-    /// A metadata write of the last life failed, and may have landed in part.
-    pub(super) was_torn: Cell<bool>,
     /// The devices of the log in the middle of the last life.
     pub(super) images: RefCell<[Option<Image>; 2]>,
     pub(super) report: RefCell<Report>,
@@ -217,7 +215,6 @@ pub(super) fn new(seed: u64, cleaning: Cleaning) -> (Rc<Outside>, Sim) {
         direct: Cell::new(false),
         over: Cell::new(false),
         was_cut: Cell::new(false),
-        was_torn: Cell::new(false),
         images: RefCell::default(),
         report: RefCell::default(),
     };
