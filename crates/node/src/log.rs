@@ -67,12 +67,7 @@ pub(crate) fn wanted<P: Platform>(
 
 /// How the log of `volume` goes on from what was `found`; `asked`: the operator wants all that
 /// there is.
-pub(crate) fn engine<C>(
-    volume: &config::Volume,
-    found: &Opened<C>,
-    asked: bool,
-    env: &Env,
-) -> Config {
+pub(crate) fn engine<C>(volume: &config::Volume, found: &Opened<C>, asked: bool) -> Config {
     let max_lag = nanos(volume.max_lag.value);
     let cleaning = volume.write_back.value;
     Config {
@@ -80,7 +75,7 @@ pub(crate) fn engine<C>(
         log: ONLY,
         volume: ONLY,
         incarnation: found.incarnation,
-        epoch: found.now - env.timer.now(),
+        epoch: found.epoch,
         dirty_max: volume.dirty_max.value.0,
         max_lag,
         clean_after: match cleaning {
@@ -149,7 +144,7 @@ impl<D: Driver> Log<D> {
             witness,
             ..
         } = found;
-        let config = engine(volume, &found, asked, &env);
+        let config = engine(volume, &found, asked);
         let here = found.areas.each_ref().map(Option::is_some);
         let copy = |copy: usize| {
             let named = |name: &&Name| name.as_str() == found.names[copy];

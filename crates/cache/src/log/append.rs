@@ -442,8 +442,14 @@ impl<P: Device> Inner<P> {
                 None => (!waits).then_some(Ok(())),
             }
         };
-        self.pressing(look).await?;
-        self.answerable(number).await
+        loop {
+            self.pressing(look).await?;
+            self.answerable(number).await?;
+            // The loss of a copy may have taken long to become durable.
+            if let Some(ended) = look() {
+                return ended;
+            }
+        }
     }
 
     async fn directly(&self, write: &Write, fua: Fua) -> IoResult {

@@ -56,8 +56,8 @@ pub struct Opened<P> {
     pub log: Uuid,
     /// This incarnation.
     pub incarnation: u32,
-    /// Since 1970; no incarnation before was opened later.
-    pub now: Nanos,
+    /// When the timer was at zero, since 1970; no incarnation before was opened later.
+    pub epoch: Nanos,
     /// What was watched of the origin; empty if nothing is known.
     pub record: Vec<u8>,
     /// The volume may owe something to its origin.
@@ -95,6 +95,7 @@ impl<P: Device + Clone + 'static> Ledger<P> {
         journal: Option<Candidate<P>>,
     ) -> IoResult<Opened<P>> {
         let invalid = |what: String| IoError::new(Kind::Invalid, what);
+        let began = env.timer.now();
         let witness_pair = PairBlocks::new(WITNESS_BLOCKS);
         let (witness, remembered) = match witness {
             Witness::Says(superblock) => (None, superblock.map(|boxed| *boxed)),
@@ -173,7 +174,7 @@ impl<P: Device + Clone + 'static> Ledger<P> {
             journal,
             log: opened.0,
             incarnation: opened.1,
-            now: Nanos(opened.2),
+            epoch: Nanos(opened.2) - began,
             record,
             owes,
             shrinks: chosen.shrinks,

@@ -2,7 +2,7 @@
 
 use crate::journal::{WITNESS, all, candidate, standing};
 use crate::rig::{Rig, config, run};
-use block::{BoxDevice, Device, Fua, IoResult, Lba};
+use block::{BoxDevice, Device, Fua, IoResult, Lba, Nanos};
 use cache::log::{Candidate, Ledger, Members as _, Opened, Standing, Wanted, Witness};
 use layout::Uuid;
 
@@ -35,6 +35,18 @@ fn both(rig: &Rig) -> [Candidate<BoxDevice>; 2] {
 fn trusted(opened: &Opened<BoxDevice>) -> [bool; 2] {
     let trusted = |copy: usize| opened.areas[copy].as_ref().is_some_and(|area| area.trusted);
     [trusted(0), trusted(1)]
+}
+
+/// Else what was written before it would count as younger than it is, and the origin would lack
+/// more than `max_lag`.
+#[test]
+fn the_clock_of_a_log_does_not_stand_while_it_is_opened() {
+    run(|rig| async move {
+        let began = rig.now();
+        let opened = found(&rig, both(&rig)).await.unwrap();
+        assert!(rig.now() > began, "reads take time");
+        assert_eq!(opened.epoch, Nanos::ZERO, "the host's clock is the rig's");
+    });
 }
 
 #[test]

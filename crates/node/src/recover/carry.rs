@@ -70,7 +70,7 @@ pub(super) async fn look<P: Platform>(
     let witness = Witness::Says(remembered.cloned().map(Box::new));
     let opened = Ledger::open(wanted, env.clone(), witness, copies, journal).await;
     let opened = opened.map_err(said)?;
-    let config = engine(volume, &opened, true, &env);
+    let config = engine(volume, &opened, true);
     let record = opened.record;
     let (ledger, areas, journal) = (opened.ledger, opened.areas, opened.journal);
     let origin = BoxDevice::new(found.origin.leaf.clone());

@@ -295,7 +295,7 @@ impl Harms {
         let outside = self.outside.clone();
         let dirty = outside.is_dirty() && !outside.was_cut.get();
         let few_dirty = outside.dirty_blocks() <= SECTORS / BLOCK_SECTORS / 4;
-        let comparable = few_dirty && !outside.was_cut.get();
+        let comparable = few_dirty && !outside.was_cut.get() && !outside.was_zeroed.get();
         let was = outside.media.origin.save();
         let other = self.noise((SECTORS * SECTOR_BYTES) as usize);
         outside.media.origin.write(Lba::ZERO, &other);

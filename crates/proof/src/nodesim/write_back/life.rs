@@ -122,6 +122,7 @@ pub(super) fn one(
     }
     let cut = ended.is_none();
     outside.was_cut.set(cut);
+    outside.was_zeroed.set(course.mood == Mood::Zeroes);
     if cut != (course.end == End::Cut) && !outside.has_failed() {
         outside.violate(format!(
             "life {number} ended otherwise than by {:?}",

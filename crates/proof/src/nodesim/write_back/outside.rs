@@ -47,6 +47,8 @@ pub(super) struct Outside {
     pub(super) over: Cell<bool>,
     /// The last life ended with the power.
     pub(super) was_cut: Cell<bool>,
+    /// The last life dirtied by zeroes and discards alone, which the origin's bytes do not show.
+    pub(super) was_zeroed: Cell<bool>,
     /// The devices of the log in the middle of the last life.
     pub(super) images: RefCell<[Option<Image>; 2]>,
     pub(super) report: RefCell<Report>,
@@ -215,6 +217,7 @@ pub(super) fn new(seed: u64, cleaning: Cleaning) -> (Rc<Outside>, Sim) {
         direct: Cell::new(false),
         over: Cell::new(false),
         was_cut: Cell::new(false),
+        was_zeroed: Cell::new(false),
         images: RefCell::default(),
         report: RefCell::default(),
     };
