@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -123,9 +124,15 @@ pub fn run_load(load: &Load) -> io::Result<Measured> {
         let runtime = format!("--runtime={}ms", load.span.as_millis());
         command.args(["--time_based", &runtime]);
     }
-    let output = command
-        .output()
-        .map_err(|e| io::Error::other(format!("fio (Debian package fio) did not start: {e}")))?;
+    let mut run = || {
+        let output = command.output();
+        output.map_err(|e| io::Error::other(format!("fio (Debian package fio) did not start: {e}")))
+    };
+    let mut output = run()?;
+    // Debian's fio (3.33) may crash, on busy machines: without a message or a report.
+    if output.status.signal().is_some() {
+        output = run()?;
+    }
     if !output.status.success() {
         let text = [&output.stderr[..], &output.stdout[..]].concat();
         let text = String::from_utf8_lossy(&text);
