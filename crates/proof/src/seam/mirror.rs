@@ -67,7 +67,7 @@ impl<D: Device> Mirror<D> {
                 mirror.epoch.set(a.epoch.max(b.epoch));
                 match mirror.copy(source, a.epoch != b.epoch).await {
                     Ok(()) => return Ok(mirror),
-                    Err(_) => source,
+                    Err(whole) => whole,
                 }
             }
             [Ok(mark), Err(_)] if mark.sole => mirror.alone(0, mark),
@@ -110,8 +110,20 @@ impl<D: Device> Mirror<D> {
     }
 
     /// Copies every block from `source`. A block that it cannot read comes from
-    /// the other leg, unless that one is `stale`.
-    async fn copy(&self, source: usize, stale: bool) -> IoResult {
+    /// the other leg, unless that one is `stale`. The error is the leg that has all of it then.
+    async fn copy(&self, source: usize, stale: bool) -> Result<(), usize> {
+        self.copy_blocks(source, stale).await.map_err(|_| source)?;
+        let other = 1 - source;
+        for (leg, whole) in [(other, source), (source, other)] {
+            self.legs[leg].flush().await.map_err(|_| whole)?;
+        }
+        for (leg, whole) in [(other, source), (source, other)] {
+            self.write_mark(leg, false).await.map_err(|_| whole)?;
+        }
+        Ok(())
+    }
+
+    async fn copy_blocks(&self, source: usize, stale: bool) -> IoResult {
         let end = HEAD + self.geometry.sectors;
         for at in (HEAD.0..end.0).step_by(HEAD.0 as usize).map(Lba) {
             let buf = self.env.pool.get(HEAD.bytes() as usize).await;
@@ -136,10 +148,7 @@ impl<D: Device> Mirror<D> {
                 Err(error) => return Err(error),
             }
         }
-        self.legs[source].flush().await?;
-        self.legs[1 - source].flush().await?;
-        self.write_mark(1 - source, false).await?;
-        self.write_mark(source, false).await
+        Ok(())
     }
 
     /// Leaves `leg` behind: once this returns, no restart takes it for current.
@@ -168,6 +177,10 @@ impl<D: Device> Mirror<D> {
             {
                 self.demote(leg).await?;
             }
+        }
+        // One that is being left behind is so durably before anything counts without it.
+        if !self.live.iter().all(Cell::get) {
+            drop(self.demoting.lock().await);
         }
         // A leg left behind by others in the meantime no longer counts.
         let counts = |leg: usize| self.live[leg].get() && matches!(results[leg], Some(Ok(())));
