@@ -3,7 +3,7 @@
 # make bench   measurements beside peers, into target/bench.json
 # make soak    the long sweeps: simulation seeds by the hundred thousand
 # make fuzz    every parser under the fuzzer, a minute each; needs nightly Rust
-# make mutants faults put into the cache engine and the arrays, which tests must find
+# make mutants faults put into the cache engine, the log and the arrays, which tests must find
 # make page    the page of `hotset web`, from web/; needs Node 20, as the tests do
 # make page-pictures  the pictures of the page in docs/img
 # make page-audit  Lighthouse on that page, and what watching costs with a thousand volumes
@@ -114,7 +114,7 @@ mutants:
 	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/writeback.toml writeback --seeds 2000
 	cargo run --quiet -p hotset-lab -- storm --mutations crates/proof/mutations/storm.toml --threads 4
 	cargo mutants --version >/dev/null 2>&1 || cargo install --locked cargo-mutants
-	cargo mutants --package cache --jobs 1 --output target/cargo-mutants
+	cargo mutants --package cache --package writelog --jobs 1 --output target/cargo-mutants
 
 # What it builds is kept in the tree, so that cargo needs no Node.
 page:

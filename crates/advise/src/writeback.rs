@@ -33,7 +33,7 @@ use trace::{Op, Record};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 const SEGMENT_BYTES: u64 = SEGMENT_BLOCKS as u64 * BLOCK;
-/// Pacing begins at half of the room, and a window has a quarter of it: as `cache::log`.
+/// Pacing begins at half of the room, and a window has a quarter of it: as `writelog`.
 const PACED: u64 = 2;
 const WINDOWS: u64 = 4;
 /// Beside the room: the superblocks, four segments that are reserved, and one of which a part

@@ -40,7 +40,6 @@ mod history;
 mod hit;
 mod inner;
 mod lines;
-pub mod log;
 mod modes;
 mod origin;
 mod pool_device;

@@ -9,12 +9,12 @@ pub use crate::parameter::{Bytes, Name, PolicyName, VolumeMode};
 use crate::problem::Problem;
 pub use crate::schema::{At, Row, Value};
 use crate::schema::{LineEnds, Reader, sections};
-pub use cache::log::Cleaning;
 use raid::Level;
 use std::path::PathBuf;
 use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+pub use writelog::Cleaning;
 
 sections! {
     /// The process itself. May be left out.

@@ -2,7 +2,6 @@
 
 use crate::address::{NbdUri, TcpAddress};
 use crate::section::quoted;
-use cache::log::Cleaning;
 use cache::{Mode, NAME_BYTES_MAX};
 use policy::registry::POLICIES;
 use raid::Level;
@@ -10,6 +9,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 use toml::de::DeValue;
+use writelog::Cleaning;
 
 /// A type that can be read from a value of the configuration.
 pub trait Parameter: Sized {

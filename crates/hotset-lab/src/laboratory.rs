@@ -16,7 +16,6 @@ mod workload;
 
 use crate::Failure;
 use crate::program::hotset;
-use cache::log::Cleaning;
 use clap::{Args, Subcommand};
 use command::convert::{self, Convert};
 use formats::ALL_FORMATS;
@@ -24,6 +23,7 @@ use proof::campaign;
 use proof::crash::{self, Request};
 use proof::{kill, nodesim, portsim, stack, writeback};
 use std::path::{Path, PathBuf};
+use writelog::Cleaning;
 
 use ablate::Ablate;
 use choices::Choices;

@@ -10,11 +10,11 @@
 use crate::leaf::Leaf;
 use crate::log::{Log, Resting};
 use block::{Buf, Content, Device, Driver, Extent, Fua, Geometry, IoResult, Lba, Shared, Signal};
-use cache::log::{Status, logged};
 use control::config::{Name, VolumeMode};
 use futures_util::future::Either;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use writelog::{Status, logged};
 
 /// A volume with all that is in front of its origin; clones are the same.
 pub struct Fronted<D: Driver>(Rc<Inner<D>>);

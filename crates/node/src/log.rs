@@ -4,7 +4,7 @@
 //! Invariant: `owes` is durable before the first change of a client, and until nothing is
 //! owed any more.
 //!
-//! Not here: what is on the devices, and which may be trusted (`cache::log`).
+//! Not here: what is on the devices, and which may be trusted (`writelog`).
 
 use crate::event::Event;
 use crate::leaf::Leaf;
@@ -12,10 +12,10 @@ use crate::nanos;
 use crate::platform::Platform;
 use crate::witness::Claim;
 use block::{BoxDevice, Driver, Env, IoError, IoResult, Kind, Nanos, Sectors, WithDeadline};
-use cache::log::{Cleaning, Config, Opened, Scrutiny, Wanted, WriteBack};
 use control::config::{self, Name};
 use layout::{Identity, Uuid};
 use std::rc::Rc;
+use writelog::{Cleaning, Config, Opened, Scrutiny, Wanted, WriteBack};
 
 /// How long a device of a log may take at the least before it counts as lost.
 const ANSWER_MAX: Nanos = Nanos::from_secs(5);

@@ -8,11 +8,11 @@ use crate::place::Opened;
 use crate::platform::Platform;
 use block::{Driver, Env, IoResult, Sectors};
 use cache::Cache;
-use cache::log::Watcher;
 use control::config::{Bytes, Name};
 use origin::{Guarded, Identity, Keep, Reason, Record, Verdict, again, judge, take};
 use std::cell::RefCell;
 use std::rc::Rc;
+use writelog::Watcher;
 
 /// The log of the volume, once it is open.
 type KeptByLog<D> = Rc<RefCell<Option<Watcher<Copy<D>>>>>;

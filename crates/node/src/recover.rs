@@ -23,12 +23,12 @@ use crate::arrays::{Devices, Lease};
 use crate::place::{Opened, Role};
 use crate::platform::{LogWitness, Platform};
 use block::{Device, Fua, IoError, Lba, Nanos, SECTOR_BYTES, Sectors};
-use cache::log::{Cleaning, Journal, superblock_of};
 use control::config::{self, Bytes, Name};
 use found::{Found, Leased, said};
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, LOG_SUPERBLOCKS, Likeness, LogSuperblock, likeness};
 use lost::Lost;
 use std::rc::Rc;
+use writelog::{Cleaning, Journal, superblock_of};
 
 /// What is done about a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,7 +11,6 @@ use crate::place::Opened;
 use crate::platform::Platform;
 use crate::sink::Recording;
 use block::{Device as _, Driver, Nanos, SECTOR_BYTES};
-use cache::log::Cleaning;
 use cache::{Counter, DeviceState};
 use control::config::Name;
 use control::explained::Policy;
@@ -20,6 +19,7 @@ use control::status::{Counters, Device, Flow, LATENCY_BOUNDS_US, Nbd, PoolDevice
 use control::status::{Total, Unused, Volume, WriteBack};
 use filter::{Interval, Latency, Snapshot, Tally, Verb};
 use std::collections::HashMap;
+use writelog::Cleaning;
 
 /// What one connection was last sent, to send it what happened since.
 #[derive(Default)]
@@ -192,7 +192,7 @@ fn of_clients(latency: Latency) -> Total {
     }
 }
 
-fn write_back(log: cache::log::Status) -> WriteBack {
+fn write_back(log: writelog::Status) -> WriteBack {
     WriteBack {
         order: match log.forsaken {
             false => log.cleaning.name().into(),

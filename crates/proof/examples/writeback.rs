@@ -3,12 +3,12 @@
 //!
 //! `writeback --seeds N --start S --journaled --coalesced --all`
 
-use cache::log::Cleaning;
 use proof::arguments::Arguments;
 use proof::mutants::VIOLATION;
 use proof::writeback::{Case, Totals, run};
 use std::process::ExitCode;
 use std::time::Instant;
+use writelog::Cleaning;
 
 fn main() -> ExitCode {
     let asked = match Arguments::get(1000, &["all", "journaled", "coalesced"]) {

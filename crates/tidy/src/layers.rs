@@ -17,7 +17,7 @@ enum May {
 }
 
 /// Every crate, from the ground up.
-const LAYERS: [(&str, May); 35] = [
+const LAYERS: [(&str, May); 36] = [
     ("block", May::Nothing),
     ("policy", May::Use(&["block"])),
     ("baselines", May::Use(&["policy"])),
@@ -32,6 +32,7 @@ const LAYERS: [(&str, May); 35] = [
     ("trace", May::Use(&["block"])),
     ("trace-formats", May::Use(&["block", "trace"])),
     ("cache", May::Use(&["block", "policy", "layout"])),
+    ("writelog", May::Use(&["block", "layout"])),
     ("raid", May::Use(&["block", "policy", "layout"])),
     ("filter", May::Use(&["block", "policy", "layout"])),
     ("nbd", May::Use(&["block"])),
@@ -46,13 +47,15 @@ const LAYERS: [(&str, May); 35] = [
     ),
     (
         "control",
-        May::Use(&["block", "cache", "policy", "raid", "nbd", "trace"]),
+        May::Use(&[
+            "block", "cache", "policy", "raid", "nbd", "trace", "writelog",
+        ]),
     ),
     (
         "node",
         May::Use(&[
             "block", "cache", "control", "drives", "filter", "layout", "nbd", "origin", "policy",
-            "raid", "shard", "trace",
+            "raid", "shard", "trace", "writelog",
         ]),
     ),
     (
@@ -64,7 +67,7 @@ const LAYERS: [(&str, May); 35] = [
     (
         "advise",
         May::Use(&[
-            "block", "cache", "control", "drives", "layout", "policy", "shard", "trace",
+            "block", "control", "drives", "layout", "policy", "shard", "trace",
         ]),
     ),
     (
@@ -103,7 +106,7 @@ const LAYERS: [(&str, May); 35] = [
         "drill",
         May::Use(&[
             "advise", "block", "cache", "control", "nbd", "node", "shard", "sim", "simnode",
-            "testbed", "uring",
+            "testbed", "uring", "writelog",
         ]),
     ),
     (

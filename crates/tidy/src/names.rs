@@ -65,9 +65,9 @@ const fn ban(name: &'static str, instead: &'static str) -> Ban {
 }
 
 /// The crates above the seam, the seam and the simulator, which runs them all.
-const QUIET: [&str; 12] = [
-    "block", "policy", "layout", "cache", "raid", "filter", "shard", "nbd", "ublk", "vhost",
-    "node", "sim",
+const QUIET: [&str; 13] = [
+    "block", "policy", "layout", "cache", "writelog", "raid", "filter", "shard", "nbd", "ublk",
+    "vhost", "node", "sim",
 ];
 
 /// Uses that have their reason.

@@ -7,8 +7,9 @@ use crate::source::{Source, line_of, words};
 use crate::tree::{Finding, Tree, in_crate};
 
 /// The crates between a client's socket and a device.
-const SERVING: [&str; 10] = [
-    "block", "shard", "origin", "cache", "raid", "filter", "nbd", "ublk", "vhost", "control",
+const SERVING: [&str; 11] = [
+    "block", "shard", "origin", "cache", "writelog", "raid", "filter", "nbd", "ublk", "vhost",
+    "control",
 ];
 
 /// Waits for memory in what ships.

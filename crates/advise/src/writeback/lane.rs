@@ -1,6 +1,6 @@
 //! What an origin gets from the cleaner of a log, and what the log holds meanwhile.
 //!
-//! The cleaner is that of `cache::log`, played through at the times of the writes: it takes
+//! The cleaner is that of `writelog`, played through at the times of the writes: it takes
 //! a batch once the oldest write of it has waited for `gather`, or later, when the batch before
 //! is at the origin. A batch has the records that were there by then: of one interval in one
 //! segment if order is kept, else as many segments as a window may have. Of each block the
@@ -24,7 +24,7 @@ use std::ops::Range;
 /// The span of acknowledged writes that may be lost, unless it is configured.
 pub(super) const MAX_LAG: Nanos = Nanos::from_secs(30);
 /// A window carries at most so many blocks, and a quarter of what the origin takes within
-/// `max_lag`: as `cache::log::load`.
+/// `max_lag`: as `writelog::load`.
 pub(super) const WINDOW_BYTES: u64 = 64 << 20;
 const WINDOW_BLOCKS: u64 = WINDOW_BYTES / BLOCK_BYTES as u64;
 const PART: u64 = 4;
@@ -33,7 +33,7 @@ const RUN_BLOCKS: u64 = (1 << 20) / BLOCK_BYTES as u64;
 const SEGMENT: u64 = SEGMENT_BLOCKS as u64;
 /// Blocks of the log that hold a note, or a segment's header.
 const HEADER: u64 = 1;
-/// From here on, as a part of each limit, writes wait: as `cache::log::pace`.
+/// From here on, as a part of each limit, writes wait: as `writelog::pace`.
 const PACED: u64 = 2;
 /// Batches that are kept apart; more are merged in pairs, and held until both are done.
 const ENTRIES_MAX: usize = 4096;

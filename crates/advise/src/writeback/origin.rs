@@ -6,7 +6,7 @@ use drives::catalogue::Drive;
 use drives::{Completed, Op};
 use std::ops::Range;
 
-/// Writes that are at the origin at once: as `cache::log::clean`.
+/// Writes that are at the origin at once: as `writelog::clean`.
 const DEPTH: usize = 4;
 const BLOCK_SECTORS: u64 = 8;
 

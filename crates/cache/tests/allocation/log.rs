@@ -2,10 +2,10 @@
 
 use super::{LIVE_BYTES, Still, Zeroes, finish, zeroes};
 use block::{BoxDevice, Device, Env, Fua, Lba, Nanos, Pool};
-use cache::log::{Area, Cleaning, Config, Members, NotRecorded, Scrutiny, Standing, WriteBack};
 use layout::Uuid;
 use std::pin::Pin;
 use std::rc::Rc;
+use writelog::{Area, Cleaning, Config, Members, NotRecorded, Scrutiny, Standing, WriteBack};
 
 struct Unharmed;
 

@@ -4,7 +4,6 @@ use super::arrays;
 use crate::config::{At, Bytes, Config, Device, Listen, Name, Volume, VolumeMode};
 use crate::memory::{self, LOG_BLOCK_BYTES};
 use crate::problem::Problem;
-use cache::log::{JOURNAL_BYTES_MIN, LOG_BYTES_MIN};
 use nbd::tls::{Acceptor, Identity, valid_between};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -12,6 +11,7 @@ use std::io::{ErrorKind, Seek, SeekFrom};
 use std::net::TcpListener;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use writelog::{JOURNAL_BYTES_MIN, LOG_BYTES_MIN};
 
 /// The longest path of a unix socket, in bytes.
 const SOCKET_PATH_BYTES_MAX: usize = 107;

@@ -4,8 +4,8 @@ use super::arrays::{domain, shares};
 use crate::config::{At, Config, Name, Volume, VolumeMode};
 use crate::parameter::Parameter;
 use crate::problem::Problem;
-use cache::log::Cleaning;
 use std::time::Duration;
+use writelog::Cleaning;
 
 /// The least that the origin may be let lack: a record of the largest write, twice.
 const DIRTY_BYTES_MIN: u64 = 1 << 20;

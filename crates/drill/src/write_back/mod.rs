@@ -21,12 +21,12 @@ pub(super) use sim::{run_altered, run_dropping};
 
 use super::load::{BLOCK_BYTES, Habit};
 use block::{Nanos, SECTOR_BYTES, Sectors};
-use cache::log::Cleaning;
 use control::check::domain;
 use control::config::{Config, Name, Pool, Volume, VolumeMode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
+use writelog::Cleaning;
 
 /// How long a device of a log may take before it is lost, and as so many of the longest hits of
 /// the pool (`docs/write-back.md`, Losses).

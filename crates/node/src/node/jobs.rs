@@ -74,7 +74,7 @@ impl<P: Platform> Node<P> {
     }
 
     /// How the log of a volume is that has one.
-    fn log_status(&self, volume: &Name) -> Option<cache::log::Status> {
+    fn log_status(&self, volume: &Name) -> Option<writelog::Status> {
         let volumes = self.volumes.borrow();
         volumes.get(volume)?.volume.inner().log_status()
     }

@@ -7,7 +7,7 @@
 //!                            devices of the log are released
 //!     the log takes over ⟹ no change is in flight, and the origin was flushed after the last
 //!
-//! Not here: the devices' content, and which may be used (`cache::log`); giving a log up
+//! Not here: the devices' content, and which may be used (`writelog`); giving a log up
 //! (`write_back`).
 
 use super::refusal::{Refusal, refusal};
@@ -20,11 +20,11 @@ use crate::platform::{Draft, Platform};
 use crate::recover::blank;
 use block::{BoxDevice, Deadline, Device as _, IoResult, Nanos};
 use cache::Mode;
-use cache::log::superblock_of;
 use control::config::{self, At, Cleaning, Name, VolumeMode};
 use control::files::Files;
 use control::plan::Change;
 use control::protocol::NamedOrNew;
+use writelog::superblock_of;
 
 /// How long changes of clients may wait until none is in flight and the origin was flushed, and how
 /// long for the files of the configuration.

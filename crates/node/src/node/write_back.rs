@@ -5,7 +5,7 @@
 //!     its origin is what it was, but for what is owed, or it is not served
 //!     a log is given up ⟹ nothing is owed, durably
 //!
-//! Not here: the engine (`cache::log`).
+//! Not here: the engine (`writelog`).
 
 use super::job::Detaching;
 use super::refusal::{Refusal, refusal};
@@ -19,13 +19,13 @@ use crate::place::{Opened, Role};
 use crate::platform::Platform;
 use crate::witness::{self, Beside};
 use block::{BoxDevice, Driver, Extent, IoError, Kind, Nanos, Sectors, WithDeadline};
-use cache::log::{Candidate, Ledger, Witness};
 use control::config::{self, Bytes, Name, VolumeMode};
 use futures_util::future::{Either, pending, select};
 use origin::{Identity, Reason, Record, Verdict, again, judge_but_for};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use writelog::{Candidate, Ledger, Witness};
 
 /// For how long clients may wait for what is owed at last.
 const LAST: Nanos = Nanos::from_millis(500);
@@ -354,7 +354,7 @@ impl<P: Platform> Node<P> {
 /// What follows if records of the log of `volume` are damaged or missing on all that is here.
 fn damaged<C>(
     volume: &config::Volume,
-    found: &cache::log::Opened<C>,
+    found: &writelog::Opened<C>,
 ) -> impl Fn(IoError) -> Refusal + use<C> {
     let name = volume.name.value.clone();
     let here = found.areas.iter().zip(&found.names);
@@ -386,7 +386,7 @@ pub(super) fn as_it_was(name: &Name, why: &str) -> Refusal {
 }
 
 /// Whether the origin has taken something between `before` and `now`, and does.
-fn is_progress(before: &cache::log::Status, now: &cache::log::Status) -> bool {
+fn is_progress(before: &writelog::Status, now: &writelog::Status) -> bool {
     let takes = now.carried_bytes > before.carried_bytes && now.trouble.is_none();
     takes || now.dirty_bytes < before.dirty_bytes
 }

@@ -16,7 +16,6 @@ use crate::witness::{self, Beside};
 use block::{
     BoxDevice, Device, Driver, Env, Fua, IoError, IoResult, Lba, Nanos, Sectors, WithDeadline,
 };
-use cache::log::{Candidate, Ledger, Witness, WriteBack};
 use cache::origin_record_on;
 use control::config::{self, Bytes};
 use futures_util::future::{Either, select};
@@ -24,6 +23,7 @@ use layout::LogSuperblock;
 use origin::Reason;
 use std::pin::pin;
 use std::rc::Rc;
+use writelog::{Candidate, Ledger, Witness, WriteBack};
 
 /// For how long an origin may fail, though it is tried again, before it is given up.
 const TROUBLE_MAX: Nanos = Nanos::from_secs(10);

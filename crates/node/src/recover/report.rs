@@ -2,8 +2,8 @@
 
 use super::{CopyState, JournalState, Outcome, Recovery};
 use block::Nanos;
-use cache::log::Cleaning;
 use std::fmt;
+use writelog::Cleaning;
 
 impl fmt::Display for Recovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,7 +1,6 @@
 //! A machine with a write-back volume: its configuration, and its disks.
 
 use block::{Geometry, Nanos, Sectors};
-use cache::log::Cleaning;
 use control::config::Config;
 use node::{Devices, Platform, Target, Wish, recover};
 use sim::{DiskSpec, Service, Span};
@@ -9,6 +8,7 @@ use simnode::SimPlatform;
 use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
+use writelog::Cleaning;
 
 const TEXT: &str = r#"
 [[device]]

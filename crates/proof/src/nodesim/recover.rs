@@ -6,10 +6,10 @@ mod rig;
 
 use super::logged::LOG_MIB;
 use block::{Fua, Nanos};
-use cache::log::Cleaning;
 use node::{Platform, Wish};
 use rig::{ALL, BYTES, OWED, Rig, SIZE, configured, noise, recovered, text_of};
 use simnode::{Direct, Running, SimPlatform};
+use writelog::Cleaning;
 
 const ORDERS: [Cleaning; 3] = [Cleaning::Ordered, Cleaning::Coalesced, Cleaning::Journaled];
 

@@ -3,7 +3,6 @@
 
 use super::logged::{BUFFER_BYTES, LOG_MIB, configuration, disk};
 use block::{Fua, Nanos};
-use cache::log::Cleaning;
 use control::check::check_alone;
 use node::Event;
 use shard::Local;
@@ -11,6 +10,7 @@ use sim::{Outcome, Sim, SimDriver, World};
 use simnode::{Client, Direct, Machine, Running, SimPlatform, run_alone};
 use std::cell::Cell;
 use std::rc::Rc;
+use writelog::Cleaning;
 
 const LOGS: [&str; 2] = ["/log0", "/log1"];
 const ORIGIN: &str = "/origin";

@@ -10,7 +10,6 @@ use super::database::{Client, Server, check_file_system};
 use super::destroyed::{self, Commit};
 use super::host::obstacle;
 use super::place::{Place, WriteBack};
-use cache::log::Cleaning;
 use serde::Serialize;
 use sim::Rng;
 use std::path::{Path, PathBuf};
@@ -18,6 +17,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use testbed::mounted::Mounted;
 use testbed::namespace;
+use writelog::Cleaning;
 
 const CLIENTS: u64 = 3;
 /// Small, so that it goes round.

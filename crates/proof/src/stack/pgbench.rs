@@ -10,7 +10,6 @@
 use super::database::Server;
 use super::host::obstacle;
 use super::place::{Place, WriteBack};
-use cache::log::Cleaning;
 use serde::Serialize;
 use std::fs;
 use std::io;
@@ -18,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use testbed::mounted::Mounted;
 use testbed::namespace;
+use writelog::Cleaning;
 
 /// Accounts, in hundred thousands: 60 MB with their index.
 const SCALE: u32 = 4;

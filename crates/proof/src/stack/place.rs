@@ -3,7 +3,6 @@
 
 use super::database::create;
 use crate::kill::daemon::{Process, start};
-use cache::log::Cleaning;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +12,7 @@ use testbed::attached::Attached;
 use testbed::killed::until_ended;
 use testbed::mounted::Mounted;
 use testbed::tools::{run, tool};
+use writelog::Cleaning;
 
 const VOLUME_BYTES: u64 = 192 << 20;
 const POOL_BYTES: u64 = 96 << 20;

@@ -7,13 +7,13 @@ use super::replay::replay;
 use super::report::{Landing, Report};
 use crate::stamp::{self, Value};
 use block::{Nanos, Pool, RangeLock, SECTOR_BYTES, Sectors, TargetId, Timer};
-use cache::log::{Cleaning, Members, NotRecorded, Stages, Standing};
 use layout::{BLOCK_SECTORS, LOG_AREA, Uuid};
 use sim::{Control, Medium, World};
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use writelog::{Cleaning, Members, NotRecorded, Stages, Standing};
 
 /// What a replay takes at once: a record.
 const MEMORY_BYTES: usize = 2 << 20;

@@ -1,10 +1,10 @@
 //! What a case of write-back is made of, drawn from its seed.
 
 use block::{Nanos, Sectors};
-use cache::log::{Cleaning, Stage};
 use layout::JOURNAL_HALF_MIN;
 use sim::{Domain, Rng, Span};
 use std::ops::Range;
+use writelog::{Cleaning, Stage};
 
 /// The power domain of the origin.
 pub(super) const ORIGIN: Domain = Domain(1);

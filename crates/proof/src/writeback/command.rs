@@ -3,8 +3,8 @@
 use super::report::Summary;
 use super::run::campaign;
 use crate::campaign::{Request, print_violations, verdict};
-use cache::log::Cleaning;
 use std::time::Instant;
+use writelog::Cleaning;
 
 /// Runs the cases and prints the report; the error says what is wrong.
 pub fn command(request: &Request, cleaning: Cleaning) -> Result<(), String> {

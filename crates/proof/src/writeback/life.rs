@@ -8,13 +8,13 @@ use block::{
     Access, BoxDevice, Device, Extent, Fua, Gate, IoError, IoResult, Kind, Lba, Nanos,
     SECTOR_BYTES, Sectors,
 };
-use cache::log::{Area, Config, Journal, Scrutiny, WriteBack};
 use futures_util::future::join_all;
 use layout::{JournalSuperblock, Uuid};
 use shard::{Disk, Local};
 use sim::{Rng, SimDriver};
 use std::ops::Range;
 use std::rc::Rc;
+use writelog::{Area, Config, Journal, Scrutiny, WriteBack};
 
 /// Sectors that are read at once when everything is.
 const PIECE: u64 = 128;

@@ -22,7 +22,6 @@ mod report;
 mod run;
 
 pub use crate::campaign::Request;
-use cache::log::Cleaning;
 pub use case::{Case, Cut, Loss, Step};
 pub use command::command;
 pub use history::{Earlier, Flush, History, Op};
@@ -30,6 +29,7 @@ pub use history::{Earlier, Flush, History, Op};
 pub(crate) use replay::replay as replay_journal;
 pub use report::{Landing, Report, Summary, Totals};
 pub use run::{campaign, run};
+use writelog::Cleaning;
 
 /// The command that repeats the case of `seed`.
 pub fn replay(seed: u64, cleaning: Cleaning) -> String {

@@ -5,11 +5,11 @@ use block::{
     Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Pool, SECTOR_BYTES,
     Sectors, Shared,
 };
-use cache::log::Journal;
 use futures_util::FutureExt;
 use layout::{SuperblockError, Uuid};
 use sim::Medium;
 use std::cell::RefCell;
+use writelog::Journal;
 
 /// Carries out what `journal`, or whatever is there, has for the origin; whether it had
 /// something.

@@ -1,9 +1,9 @@
 //! What a case of write-back met, and what many met together.
 
 use crate::violation::Violation;
-use cache::log::{Cleaning, Stage};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use writelog::{Cleaning, Stage};
 
 /// What a cut landed in, or what befell a case beside cuts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -6,7 +6,6 @@ use super::life;
 use super::report::{Landing, Report, Totals};
 use crate::campaign::{caught, over};
 use block::{Geometry, Nanos, Sectors, ShardId};
-use cache::log::Cleaning;
 use layout::{BLOCK_SECTORS, LOG_AREA};
 use sim::{
     Budget, Class, DiskSpec, Effect, Ops, Outcome, Plan, Point, PowerCut, Rule, Service, Sim, When,
@@ -15,6 +14,7 @@ use sim::{
 use simnode::run_alone;
 use std::ops::Range;
 use std::rc::Rc;
+use writelog::Cleaning;
 
 /// How long a life may last: where a load takes longer than `max_lag`, each write waits for as
 /// long as the pace lets it at most, a second.

@@ -1,7 +1,7 @@
 //! A bounded part of the campaign of write-back.
 
-use cache::log::Cleaning;
 use proof::writeback::{Case, Totals, replay, run};
+use writelog::Cleaning;
 
 const CASES: u64 = 400;
 

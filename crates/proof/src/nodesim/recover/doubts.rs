@@ -3,9 +3,9 @@
 use super::rig::{OWED, Rig, noise};
 use super::{ORDERS, pending};
 use block::{Device, Nanos};
-use cache::log::Cleaning;
 use node::{Platform, Wish};
 use simnode::{Direct, Running};
+use writelog::Cleaning;
 
 impl Rig {
     /// A disk's bytes become others.

@@ -3,7 +3,6 @@
 pub(super) use crate::nodesim::logged::recovered;
 use crate::nodesim::logged::{BUFFER_BYTES, LOG_MIB, configuration, disk};
 use block::{Device, Fua, IoResult, Lba, Nanos, Pool, SECTOR_BYTES};
-use cache::log::Cleaning;
 use control::check::check_alone;
 use control::config::Config;
 use node::{Platform, Wish};
@@ -11,6 +10,7 @@ use sim::{Budget, Outcome, Sim, World};
 use simnode::{Direct, Machine, Running, SimPlatform, run_alone};
 use std::path::Path;
 use std::rc::Rc;
+use writelog::Cleaning;
 
 /// The configuration, with what is owed for longer than a test takes.
 pub(super) fn text_of(cleaning: Cleaning) -> String {

@@ -12,7 +12,6 @@ use super::report::Class;
 use crate::nodesim::logged::{LOG_MIB, recovered};
 use crate::writeback::History;
 use block::{Extent, Kind, Lba, Nanos, SECTOR_BYTES, Sectors};
-use cache::log::Cleaning;
 use layout::{
     BLOCK_BYTES, BLOCK_SECTORS, LOG_AREA, LOG_SUPERBLOCKS, LOG_WITNESS_BYTES, Record, Uuid,
 };
@@ -22,6 +21,7 @@ use sim::{Effect, Image, Medium, Ops, Plan, Rng, Rule, Sim, SimDriver, When};
 use simnode::{Direct, Running, SimPlatform};
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use writelog::Cleaning;
 
 /// How long an attempt may take.
 const SOON: Nanos = Nanos::from_secs(30);
@@ -290,7 +290,7 @@ impl Harms {
     }
 
     /// Another disk takes the origin's place for a while; nothing is written to it. One with the
-    /// origin's serial number can be told from it only while few blocks are dirty.
+    /// origin's serial number is recognised only while few blocks are dirty.
     fn other_origin(&mut self, sim: &mut Sim) {
         let outside = self.outside.clone();
         let dirty = outside.is_dirty() && !outside.was_cut.get();

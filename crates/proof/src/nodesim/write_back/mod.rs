@@ -20,9 +20,9 @@ mod outside;
 mod report;
 
 use crate::campaign::{Request, caught};
-use cache::log::Cleaning;
 pub use report::{Class, Report, Totals};
 use sim::Rng;
+use writelog::Cleaning;
 
 const LIVES: u64 = 6;
 

@@ -5,7 +5,6 @@ use crate::nodesim::logged::{BUFFER_BYTES, LOG_MIB, configuration, disk};
 use crate::stamp::{self, ANYTHING, Value};
 use crate::writeback::{History, replay_journal};
 use block::{Lba, Nanos, Pool, SECTOR_BYTES, Sectors};
-use cache::log::Cleaning;
 use control::check::check_alone;
 use control::config::Config;
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, LOG_WITNESS_BYTES, LogSuperblock};
@@ -14,6 +13,7 @@ use sim::{Budget, Image, Medium, Outcome, Plan, Sim, SimDriver, World};
 use simnode::{Machine, run_alone};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use writelog::Cleaning;
 
 pub(super) const VOLUME: &str = "db";
 pub(super) const ORIGIN: &str = "/origin";

@@ -1,15 +1,15 @@
 //! Clients that write while a part is away: none of them gets an error, and what they have
 //! written is at the origin in the end.
 
-use crate::WAIT_MAX;
-use crate::rig::{DEPTH, ORIGIN, Rig, Setup, run};
+use super::WAIT_MAX;
+use super::rig::{DEPTH, ORIGIN, Rig, Setup, run};
 use block::{Device, Fua, Lba, Nanos};
-use cache::log::Cleaning;
 use futures_util::future::{join, join_all};
 use sim::Rng;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use writelog::Cleaning;
 
 const AWAY_FROM: Nanos = Nanos::from_secs(30);
 const AWAY_TO: Nanos = Nanos::from_secs(90);

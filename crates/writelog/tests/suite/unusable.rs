@@ -4,9 +4,9 @@ use crate::rig::{Leaf, Rig, config, pass_on, run};
 use block::{
     BoxDevice, Buf, Device, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors, Shared,
 };
-use cache::log::{Candidate, Ledger, Wanted, Witness, WriteBack};
 use layout::{BLOCK_SECTORS, LOG_AREA, Uuid};
 use std::rc::Rc;
+use writelog::{Candidate, Ledger, Wanted, Witness, WriteBack};
 
 /// In what way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,7 +101,7 @@ async fn open(rig: &Rig, faults: [Fault; 2]) -> IoResult<(WriteBack<Faulty>, usi
     let witness = Witness::Kept(BoxDevice::new(rig.leaf(4)));
     let copies = [candidate(0), candidate(1)];
     let opened = Ledger::open(wanted, env.clone(), witness, copies, None).await?;
-    let config = cache::log::Config {
+    let config = writelog::Config {
         pool: opened.log,
         ..config(opened.incarnation)
     };

@@ -3,10 +3,10 @@
 
 use crate::rig::{Rig, config, pass_on, run};
 use block::{Buf, Device, Extent, Fua, IoError, IoResult, Kind, Lba, Nanos, Sectors};
-use cache::log::{Area, Config, Scrutiny, WriteBack};
 use layout::{BLOCK_BYTES, SEGMENT_BLOCKS};
 use std::cell::Cell;
 use std::rc::Rc;
+use writelog::{Area, Config, Scrutiny, WriteBack};
 
 /// Writes, of so many blocks each: a record has one of them.
 const WRITES: u64 = 60;

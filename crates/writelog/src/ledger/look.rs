@@ -1,7 +1,7 @@
 //! What is on a device that is to have a copy of a log, or its journal. Nothing is written.
 
 use super::choose::Found;
-use crate::log::pair::PairBlocks;
+use crate::pair::PairBlocks;
 use block::{Device, Env, IoResult, Lba};
 use layout::{
     BLOCK_SECTORS, Foreign, LOG_AREA, LOG_SUPERBLOCKS, LogSuperblock, PROBE_BYTES, SuperblockError,

@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::log::state::{LOG_BYTES_MIN, SEGMENTS_MIN};
+use crate::state::{LOG_BYTES_MIN, SEGMENTS_MIN};
 use block::Nanos;
 use layout::{Likeness, LogSuperblock, Uuid, likeness};
 

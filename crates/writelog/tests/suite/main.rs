@@ -6,6 +6,7 @@ mod damage;
 mod join;
 mod journal;
 mod opening;
+mod pace;
 mod refusal;
 mod rig;
 mod standing;
@@ -13,12 +14,12 @@ mod summary;
 mod unusable;
 
 use block::{Content, Device, Extent, Fua, Kind, Lba, Nanos, Sectors};
-use cache::log::Area;
 use futures_util::future::join;
 use layout::{
     BLOCK_BYTES, Became, Record, RecordExtent, SEGMENT_BLOCKS, Segment, SegmentCopy, Uuid,
 };
 use rig::{Leaf, Rig, Tapped, config, run};
+use writelog::Area;
 
 async fn refused(rig: &Rig, areas: [Option<Area<Leaf>>; 2]) -> String {
     let error = rig.open(1, areas).await.err().expect("it is refused");

@@ -1,9 +1,6 @@
 //! A log on two modelled flash drives before a modelled disk, with a journal or without.
 
 use block::{BoxDevice, Fua, Geometry, IoResult, Lba, Nanos, Sectors, ShardId, TargetId};
-use cache::log::{
-    Area, Cleaning, Config, Journal, Members, NotRecorded, Scrutiny, Standing, WriteBack,
-};
 use drives::catalogue::hdd::SAS7K2;
 use drives::catalogue::ssd::X25_E;
 use drives::{Completed, Hdd, Model, Op, Request, Ssd, Wear};
@@ -13,6 +10,9 @@ use sim::{Control, DiskSpec, ModelId, Outcome, Rng, Service, Sim, SimDriver, Wor
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
+use writelog::{
+    Area, Cleaning, Config, Journal, Members, NotRecorded, Scrutiny, Standing, WriteBack,
+};
 
 pub const DEPTH: u64 = 16;
 pub const ORIGIN: Sectors = Sectors::from_mib(2048);

@@ -6,12 +6,12 @@ mod outages;
 mod rig;
 
 use block::{Device, Fua, Lba, Nanos};
-use cache::log::Cleaning;
 use futures_util::future::{join, join_all};
 use rig::{DEPTH, Rig, Setup, anywhere, run};
 use sim::Rng;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use writelog::Cleaning;
 
 const RUN: Nanos = Nanos::from_secs(120);
 /// The longest that pacing holds a write back, and the write itself.

@@ -4,15 +4,15 @@ use block::{
     BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos,
     Sectors, ShardId, Shared, TargetId,
 };
-use cache::log::{
-    Area, Cleaning, Config, Journal, Members, NotRecorded, Scrutiny, Standing, WriteBack,
-};
 use layout::Uuid;
 use shard::{Config as ShardConfig, Disk, Local, Mesh, Shard};
 use sim::{Control, DiskSpec, Outcome, Service, Sim, SimDriver, Span, World};
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
+use writelog::{
+    Area, Cleaning, Config, Journal, Members, NotRecorded, Scrutiny, Standing, WriteBack,
+};
 
 pub type Leaf = Disk<SimDriver>;
 

@@ -3,11 +3,11 @@
 
 use crate::rig::{Leaf, Rig, config, pass_on, run};
 use block::{BoxDevice, Device, Fua, IoError, IoResult, Kind, Lba, Nanos, Shared};
-use cache::log::{Candidate, Ledger, Wanted, Witness, WriteBack};
 use layout::{BLOCK_SECTORS, LOG_AREA, Uuid};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use writelog::{Candidate, Ledger, Wanted, Witness, WriteBack};
 
 /// How long the metadata of a device cannot be written.
 const AWAY: Nanos = Nanos::from_secs(7);
@@ -116,7 +116,7 @@ impl Life {
         let witness = Witness::Kept(BoxDevice::new(device(WITNESS, 4)));
         let copies = [candidate(0), candidate(1)];
         let opened = Ledger::open(wanted, env.clone(), witness, copies, None).await?;
-        let config = cache::log::Config {
+        let config = writelog::Config {
             pool: opened.log,
             ..config(opened.incarnation)
         };

@@ -5,7 +5,7 @@
 
 use super::choose::{Chosen, Wanted};
 use super::look::{Candidate, probe};
-use crate::log::journal::Journal;
+use crate::journal::Journal;
 use block::{Device, Env};
 use layout::{BLOCK_SECTORS, JournalSuperblock, SuperblockError, Uuid, journal_half};
 

@@ -2,10 +2,10 @@
 
 use crate::rig::{Leaf, Rig, run};
 use block::{BoxDevice, Device, Fua, IoResult, Kind, Lba, Nanos};
-use cache::log::{
+use layout::{JOURNAL_HALF_MIN, JournalCommit, JournalSuperblock, Uuid};
+use writelog::{
     Candidate, Journal, Ledger, Members as _, Opened, Standing, Wanted, Witness, WriteBack,
 };
-use layout::{JOURNAL_HALF_MIN, JournalCommit, JournalSuperblock, Uuid};
 
 const JOURNAL: usize = 3;
 pub const WITNESS: usize = 4;

@@ -2,8 +2,8 @@
 
 use crate::rig::{Leaf, Rig, Tapped, config, run};
 use block::{Device, Fua, Lba};
-use cache::log::Area;
 use layout::{BLOCK_BYTES, SEGMENT_BLOCKS, Segment, SegmentCopy, Uuid};
+use writelog::Area;
 
 /// Two records of so many blocks are in a segment.
 const BLOCKS: u64 = 100;

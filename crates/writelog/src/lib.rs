@@ -20,8 +20,9 @@
 //!     newest answer - oldest owed <= `max_lag`
 //!
 //! So, if every copy of an ordered log is lost, the origin alone is an earlier state, and of a
-//! journaled one the origin after [`Journal::replay`]: what a disk with a volatile cache might have been after a power cut. An interval is what lies between two
-//! flushes, or forced writes, of the volume; time and size may split one.
+//! journaled one the origin after [`Journal::replay`]: the state of a disk with a volatile cache
+//! after a power cut. An interval lies between two flushes, or forced writes, of the volume; time
+//! and size may split one.
 //!
 //! Who opens a log says which areas hold what is true (`Members`) and numbers the
 //! incarnations: the `ledger`. Not here: clients' overlapping writes, which are

@@ -3,9 +3,9 @@
 
 use crate::rig::{Leaf, config, pass_on, run};
 use block::{Device, Extent, Fua, IoError, IoResult, Kind, Lba, Nanos, Sectors, Shared};
-use cache::log::Config;
 use std::cell::Cell;
 use std::rc::Rc;
+use writelog::Config;
 
 /// What an origin refuses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,11 +2,11 @@
 
 use super::rig::{Tapped, config, run};
 use block::{Device, Fua, Lba, Nanos};
-use cache::log::Config;
 use futures_util::future::join_all;
 use layout::BLOCK_BYTES;
 use std::cell::Cell;
 use std::rc::Rc;
+use writelog::Config;
 
 /// Blocks that each measurement writes: less than half of the log, so that nothing is paced.
 const BLOCKS: u64 = 640;

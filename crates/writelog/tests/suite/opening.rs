@@ -3,8 +3,8 @@
 use crate::journal::{WITNESS, all, candidate, standing};
 use crate::rig::{Rig, config, run};
 use block::{BoxDevice, Device, Fua, IoResult, Lba, Nanos};
-use cache::log::{Candidate, Ledger, Members as _, Opened, Standing, Wanted, Witness};
 use layout::Uuid;
+use writelog::{Candidate, Ledger, Members as _, Opened, Standing, Wanted, Witness};
 
 fn away(name: &str) -> Candidate<BoxDevice> {
     Candidate {

@@ -1,12 +1,12 @@
 //! Pages that are written and flushed again and again.
 
-use crate::RUN;
-use crate::rig::{DEPTH, JournalOn, ORIGIN, Rig, Setup, run};
+use super::RUN;
+use super::rig::{DEPTH, JournalOn, ORIGIN, Rig, Setup, run};
 use block::{Device, Fua, Lba, Nanos};
-use cache::log::Cleaning;
 use sim::Rng;
 use std::cell::Cell;
 use std::rc::Rc;
+use writelog::Cleaning;
 
 /// How many pages there are.
 const HOT: u64 = 256;
