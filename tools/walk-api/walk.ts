@@ -63,6 +63,8 @@ export async function walk(origin: string, token: string, files: Files, check: C
   await api.add<true>({ body: { name: "walked", origin: { name: "walked", path: files.origin }, pool, read_only: false } });
   const volume = { path: { volume: "walked" } };
   await api.setMode<true>({ ...volume, body: { mode: "write-around" } });
+  await api.setOff<true>({ ...volume, body: { off: true } });
+  await api.setOff<true>({ ...volume, body: { off: false } });
   await api.setQuiesced<true>({ ...volume, body: { quiesced: true } });
   await api.setQuiesced<true>({ ...volume, body: { quiesced: false } });
   await api.invalidate<true>(volume);

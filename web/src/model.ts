@@ -12,6 +12,8 @@ export interface Volume {
   origin: string;
   pool: string;
   mode: string;
+  /** The mode that it has once it is on again, if it is off. */
+  off: string | null;
   quiesced: boolean;
   size_bytes: number;
   hit_percent: number | null;

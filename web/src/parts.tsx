@@ -1,8 +1,9 @@
 /** Pieces that several views use. */
 
 import type { ComponentChildren } from "preact";
+import { useRef } from "preact/hooks";
 import { failure, session } from "./api";
-import type { Trouble } from "./model";
+import type { Trouble, Volume } from "./model";
 import { sentence, span } from "./text";
 
 export function Card(props: { title: string; children: ComponentChildren; actions?: ComponentChildren }) {
@@ -32,6 +33,41 @@ export function Action(props: { label: string; danger?: boolean; disabled?: bool
       {props.label}
     </button>
   );
+}
+
+/** An action with a dialogue before it that says what follows. */
+export function Confirmed(props: { label: string; danger?: boolean; children: ComponentChildren; run: () => void }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const close = () => dialog.current?.close();
+  return (
+    <>
+      <Action label={props.label} danger={props.danger} run={() => dialog.current?.showModal()} />
+      <dialog ref={dialog} aria-label={props.label}>
+        {props.children}
+        <p class="row">
+          <button
+            type="button"
+            class="danger"
+            onClick={() => {
+              close();
+              props.run();
+            }}
+          >
+            {`Yes, ${props.label.toLowerCase()}`}
+          </button>
+          <button type="button" onClick={close}>
+            Leave it as it is
+          </button>
+        </p>
+      </dialog>
+    </>
+  );
+}
+
+/** How a volume uses its pool. */
+export function standing(volume: Volume): string {
+  const mode = volume.off === null ? volume.mode : `off (${volume.off})`;
+  return volume.quiesced ? `${mode}, quiesced` : mode;
 }
 
 export function State(props: { state: string }) {

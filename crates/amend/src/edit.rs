@@ -14,6 +14,7 @@ pub fn is_kept(request: &Request) -> bool {
     matches!(
         request,
         Request::SetMode { .. }
+            | Request::SetOff { .. }
             | Request::ReplaceLog { .. }
             | Request::AddVolume { .. }
             | Request::RemoveVolume { .. }
@@ -64,7 +65,8 @@ pub fn edit(
                 .map(|device| known(&mut file, others, device))
                 .transpose()?;
             let table = section(&mut file, "volume", volume)?;
-            set(table, "mode", mode);
+            set(table, "mode", mode.as_str());
+            table.remove("off");
             if !log.is_empty() {
                 let devices = list(table, "log")?;
                 if !devices
@@ -77,15 +79,22 @@ pub fn edit(
                 }
             }
             if let Some(journal) = &journal {
-                set(table, "journal", journal);
+                set(table, "journal", journal.as_str());
                 set(table, "write_back", Cleaning::Journaled.name());
+            }
+        }
+        Request::SetOff { volume, off } => {
+            let table = section(&mut file, "volume", volume)?;
+            match off {
+                true => set(table, "off", true),
+                false => drop(table.remove("off")),
             }
         }
         Request::ReplaceLog { volume, device, by } => {
             let name = known(&mut file, others, by)?;
             let table = section(&mut file, "volume", volume)?;
             if table.get("journal").and_then(Item::as_str) == Some(device) {
-                set(table, "journal", &name);
+                set(table, "journal", name.as_str());
             } else {
                 exchange(list(table, "log")?, device, &name);
             }
@@ -184,6 +193,7 @@ pub fn edit(
 fn holder(files: &[DocumentMut], request: &Request) -> Result<usize, String> {
     let (kind, name) = match request {
         Request::SetMode { volume, .. }
+        | Request::SetOff { volume, .. }
         | Request::ReplaceLog { volume, .. }
         | Request::RemoveVolume { volume } => ("volume", volume.clone()),
         Request::AddVolume { volume, .. } => {
@@ -412,6 +422,26 @@ unix = "/run/hotset/nbd.sock"
         assert!(replaced.contains("log = [\"l0\", \"l2\"]"), "{replaced}");
         let replaced = with(&replaced, replace("j", new("k"))).unwrap();
         assert!(replaced.contains("journal = \"k\""), "{replaced}");
+    }
+
+    #[test]
+    fn a_volume_that_is_off_keeps_its_mode_in_the_file() {
+        let turn = |text: &str, off| {
+            let volume = "web".into();
+            with(text, Request::SetOff { volume, off }).unwrap()
+        };
+        let off = turn(TEXT, true);
+        assert_eq!(changed(&off), (vec![], vec!["off = true"]));
+        assert_eq!(turn(&off, true), off);
+        assert_eq!(turn(&off, false), TEXT);
+        assert_eq!(turn(TEXT, false), TEXT);
+        let said = TEXT.replace(
+            "pool = \"fast\"\nmode",
+            "pool = \"fast\"\noff = false\nmode",
+        );
+        assert_eq!(turn(&said, true), said.replace("off = false", "off = true"));
+        let other = with(&off, Request::set_mode("web", "write-around")).unwrap();
+        assert_eq!(other, TEXT.replace("\"write-through\"", "\"write-around\""));
     }
 
     #[test]

@@ -287,15 +287,15 @@ pub(crate) fn drop_if_empty(table: &mut Table, key: &str) {
 }
 
 /// Sets a value and leaves what stands around it.
-pub(crate) fn set(table: &mut Table, key: &str, text: &str) {
+pub(crate) fn set(table: &mut Table, key: &str, to: impl Into<Value>) {
     match table.get_mut(key).and_then(Item::as_value_mut) {
         Some(old) => {
             let decor = old.decor().clone();
-            *old = Value::from(text);
+            *old = to.into();
             *old.decor_mut() = decor;
         }
         None => {
-            table.insert(key, value(text));
+            table.insert(key, value(to));
         }
     }
 }

@@ -9,6 +9,8 @@ pub use crate::parameter::{Bytes, Name, PolicyName, VolumeMode};
 use crate::problem::Problem;
 pub use crate::schema::{At, Row, Value};
 use crate::schema::{LineEnds, Reader, sections};
+use cache::Mode;
+pub use writelog::Cleaning;
 use raid::Level;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -116,6 +118,8 @@ sections! {
             "The pool it is cached in.";
         mode: VolumeMode = "write-through",
             "How it uses the pool; [write-back](write-back.md) answers writes from its log.";
+        off: bool = false,
+            "Use the origin alone, as pass-through does, and no log. `mode` is what [`hotset volume on`](commands/volume.md#off-and-on) restores.";
         log: Vec<Name> = [],
             "Of write-back: two devices of different controllers, for nothing but copies of its log.";
         write_back: Cleaning = "ordered",
@@ -372,6 +376,14 @@ impl Volume {
     pub fn parse(text: &str) -> Result<Volume, String> {
         alone(text, Volume::TITLE, Volume::read)
     }
+
+    /// The mode that it has: pass-through while it is off.
+    pub fn in_force(&self) -> VolumeMode {
+        match self.off.value {
+            true => VolumeMode::Cached(Mode::PassThrough),
+            false => self.mode.value,
+        }
+    }
 }
 
 impl Attach {
@@ -415,7 +427,6 @@ pub fn reference() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cache::Mode;
 
     fn problems(text: &str) -> Vec<String> {
         let mut problems = Vec::new();

@@ -14,7 +14,7 @@ mod tests;
 
 pub use change::Change;
 
-use crate::config::{Array, At, Config, Daemon, Name, Pool, Value, Volume, VolumeMode};
+use crate::config::{Array, Config, Daemon, Name, Pool, Value, Volume, VolumeMode};
 use crate::files::Files;
 use crate::written::Section;
 use std::collections::{BTreeSet, HashMap};
@@ -381,27 +381,30 @@ fn pool(before: &Pool, now: &Pool, steps: &mut Vec<Step>) {
 fn volume(before: &Volume, now: &Volume, steps: &mut Vec<Step>) {
     const OF_LOG: [&str; 5] = ["log", "write_back", "journal", "max_lag", "dirty_max"];
     let name = &now.name.value;
-    let left_out = [&OF_LOG[..], &["mode"]].concat();
+    const OF_MODE: [&str; 2] = ["mode", "off"];
+    let left_out = [&OF_LOG[..], &OF_MODE[..]].concat();
     for (line, what) in differences("volume", before, now, &left_out) {
         steps.push(Step::new(Some(line), what, Err(SEEN)));
     }
     let others: Vec<&str> = Volume::rows().iter().map(|row| row.name).collect();
-    let of_mode: Vec<&str> = others.iter().copied().filter(|n| *n != "mode").collect();
+    let of_mode: Vec<&str> = others
+        .iter()
+        .copied()
+        .filter(|n| !OF_MODE.contains(n))
+        .collect();
     let of_log: Vec<&str> = others
         .iter()
         .copied()
         .filter(|n| !OF_LOG.contains(n))
         .collect();
-    let has_log = |volume: &Volume| volume.mode.value == VolumeMode::WriteBack;
+    let has_log = |volume: &Volume| volume.in_force() == VolumeMode::WriteBack;
     for (line, what) in differences("volume", before, now, &of_mode) {
-        let change = match now.mode.value {
+        let change = match now.in_force() {
             VolumeMode::WriteBack => Change::WriteBack(Box::new(now.clone())),
-            VolumeMode::Cached(value) => Change::SetMode {
+            VolumeMode::Cached(_) => Change::SetMode {
                 volume: name.clone(),
-                mode: At {
-                    value,
-                    line: now.mode.line,
-                },
+                mode: now.mode.clone(),
+                off: now.off.clone(),
             },
         };
         steps.push(Step::new(Some(line), what, Ok(change)));

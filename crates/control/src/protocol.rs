@@ -63,6 +63,13 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         journal: Option<NamedOrNew>,
     },
+    /// Has a volume use its origin alone, or use its pool again by the mode that it had.
+    SetOff {
+        /// The volume.
+        volume: String,
+        /// Whether it is off.
+        off: bool,
+    },
     /// Puts a device in the place of one of a volume's log, or of its journal.
     ReplaceLog {
         /// The volume.
@@ -246,6 +253,7 @@ impl Request {
     pub fn volume(&self) -> Option<&str> {
         match self {
             Request::SetMode { volume, .. }
+            | Request::SetOff { volume, .. }
             | Request::ReplaceLog { volume, .. }
             | Request::Quiesce { volume }
             | Request::Resume { volume }

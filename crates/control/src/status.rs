@@ -85,6 +85,9 @@ pub struct Volume {
     pub pool: String,
     /// How it uses the pool.
     pub mode: String,
+    /// The mode that it has once it is on again, if it is off.
+    #[serde(default)]
+    pub off: Option<String>,
     /// Its changes are held back; see `docs/commands/volume.md`.
     pub quiesced: bool,
     /// Its size.
@@ -110,6 +113,18 @@ pub struct Volume {
     /// Since it was added.
     #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, u64>))]
     pub counters: Counters,
+}
+
+impl Volume {
+    /// How it uses the pool, in a few words.
+    pub fn standing(&self) -> String {
+        let mode = match &self.off {
+            Some(mode) => format!("off ({mode})"),
+            None => self.mode.clone(),
+        };
+        let quiesced = if self.quiesced { ", quiesced" } else { "" };
+        format!("{mode}{quiesced}")
+    }
 }
 
 /// The log of a write-back volume.

@@ -12,7 +12,7 @@ use crate::platform::Platform;
 use crate::sink::Recording;
 use block::{Device as _, Driver, Nanos, SECTOR_BYTES};
 use cache::{Counter, DeviceState};
-use control::config::Name;
+use control::config::{Name, VolumeMode};
 use control::explained::Policy;
 use control::status::Pool as PoolStatus;
 use control::status::{Counters, Device, Flow, LATENCY_BOUNDS_US, Nbd, PoolDevice, Status};
@@ -70,23 +70,22 @@ impl<P: Platform> Node<P> {
             seen.insert(name.clone(), now);
         }
         session.devices = seen;
+        let config = self.devices.config();
+        let off = config.volumes.iter().filter(|volume| volume.off.value);
+        let off: HashMap<&Name, VolumeMode> = off.map(|v| (&v.name.value, v.mode.value)).collect();
         let mut seen = HashMap::new();
         let mut volumes = Vec::new();
         for (name, served) in self.volumes.borrow().iter() {
             let earlier = session.volumes.remove(name).unwrap_or_default();
-            let (volume, now) = volume(name, served, earlier, span_s);
+            let (mut volume, now) = volume(name, served, earlier, span_s);
+            volume.off = off.get(name).map(|mode| mode.name().to_owned());
             volumes.push(volume);
             seen.insert(name.clone(), now);
         }
         session.volumes = seen;
         let mut status = Status {
             pid: process.pid,
-            config: self
-                .devices
-                .config()
-                .files
-                .main()
-                .map(|file| file.display().to_string()),
+            config: config.files.main().map(|file| file.display().to_string()),
             uptime_s: (now - self.began).as_secs_f64(),
             span_s,
             cpu_percent: per(used.as_secs_f64() * 100.0, span_s),
@@ -170,6 +169,7 @@ fn volume<P: Platform>(
         origin: served.origin.to_string(),
         pool: served.pool.to_string(),
         mode: fronted.mode().name().to_owned(),
+        off: None,
         quiesced: fronted.cached().is_quiesced(),
         size_bytes: served.volume.geometry().sectors.bytes(),
         hit_percent: (all > 0).then(|| 100.0 * hit as f64 / all as f64),

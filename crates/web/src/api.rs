@@ -66,6 +66,7 @@ pub fn resources() -> OpenApiRouter<App> {
         .routes(routes!(volumes::add))
         .routes(routes!(volumes::remove))
         .routes(routes!(volumes::set_mode))
+        .routes(routes!(volumes::set_off))
         .routes(routes!(volumes::replace_log))
         .routes(routes!(volumes::set_quiesced))
         .routes(routes!(volumes::invalidate))

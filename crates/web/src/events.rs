@@ -180,8 +180,7 @@ fn facts(status: &Status) -> Facts {
     let mut add = |subject: String, text: String| facts.insert(subject, (text, false));
     add("daemon".into(), format!("answers, process {}", status.pid));
     for volume in &status.volumes {
-        let quiesced = if volume.quiesced { ", quiesced" } else { "" };
-        let text = format!("is served, {}{quiesced}", volume.mode);
+        let text = format!("is served, {}", volume.standing());
         add(format!("volume {}", volume.name), text);
     }
     for pool in &status.pools {

@@ -5,7 +5,7 @@ import { change, segment } from "../api";
 import { Chart } from "../chart";
 import { series, status } from "../live";
 import type { Status, Volume } from "../model";
-import { Action, Card, State, Table, Troubles } from "../parts";
+import { Action, Card, Confirmed, standing, State, Table, Troubles } from "../parts";
 import { bytes, count, figure, span } from "../text";
 import { Recent } from "./events";
 
@@ -29,13 +29,24 @@ function Health(props: { now: Status }) {
 
 export function Switch(props: { volume: Volume }) {
   const { volume } = props;
-  const off = volume.mode === "pass-through";
-  const mode = off ? "write-through" : "pass-through";
+  const set = (off: boolean) => change("PUT", `/api/v1/volumes/${segment(volume.name)}/off`, { off });
+  if (volume.off !== null) return <Action label="Turn caching on" run={() => set(false)} />;
+  if (volume.mode === "pass-through") return null;
+  const log = volume.write_back;
   return (
-    <Action
-      label={off ? "Turn caching on" : "Turn caching off"}
-      run={() => change("PUT", `/api/v1/volumes/${segment(volume.name)}/mode`, { mode })}
-    />
+    <Confirmed label="Turn caching off" run={() => set(true)}>
+      <p>
+        All reads and writes of {volume.name} go to {volume.origin} alone then, and take as long as they take there. No data
+        are lost.
+      </p>
+      {log && (
+        <p>
+          {volume.origin} gets the {bytes(log.owed_bytes)} first that it lacks. The log keeps its devices, and writes are
+          answered by it again once caching is on.
+        </p>
+      )}
+      <p>Turned on again, {volume.name} is {volume.mode} as now.</p>
+    </Confirmed>
   );
 }
 
@@ -71,7 +82,7 @@ function Volumes(props: { now: Status }) {
                 <Switch volume={volume} />
               </td>
               <td>
-                <State state={volume.quiesced ? `${volume.mode}, quiesced` : volume.mode} />
+                <State state={standing(volume)} />
               </td>
               <td>{bytes(volume.size_bytes)}</td>
               <td>{volume.origin}</td>

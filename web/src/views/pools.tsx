@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import { change, segment } from "../api";
 import { status } from "../live";
 import type { ArrayState, Pool } from "../model";
-import { Action, Card, State, Table, Troubles } from "../parts";
+import { Action, Card, Confirmed, State, Table, Troubles } from "../parts";
 import { bytes, figure, latency, plain, span } from "../text";
 import { Jobs } from "./jobs";
 
@@ -51,7 +51,12 @@ function PoolCard(props: { pool: Pool }) {
             <td>{member.faults}</td>
             <td>{member.controller}</td>
             <td>
-              <Action label="Take out" danger run={() => change("DELETE", `${path}/${segment(member.name)}`)} />
+              <Confirmed label="Take out" danger run={() => change("DELETE", `${path}/${segment(member.name)}`)}>
+                <p>
+                  What {member.name} holds of pool {pool.name} is forgotten, and is read from the origins again. No data are
+                  lost. It is put back below by its name, and filled anew.
+                </p>
+              </Confirmed>
             </td>
           </tr>
         ))}
@@ -101,7 +106,12 @@ function ArrayCard(props: { array: ArrayState }) {
             <td>{member.repaired}</td>
             <td>
               {member.device && member.state === "in sync" && (
-                <Action label="Take out" danger run={() => change("DELETE", `${path}/members/${member.role}`)} />
+                <Confirmed label="Take out" danger run={() => change("DELETE", `${path}/members/${member.role}`)}>
+                  <p>
+                    Array {array.name} goes on without {member.device}, with less redundancy: the next loss may end it. The
+                    device is put back below by its name, and filled from the others.
+                  </p>
+                </Confirmed>
               )}
             </td>
           </tr>

@@ -5,7 +5,7 @@ import { useEffect } from "preact/hooks";
 import { change, Refused, request, segment } from "../api";
 import { status } from "../live";
 import type { Advice, Explained, Line, Observed } from "../model";
-import { Action, Card, State, Table } from "../parts";
+import { Card, Confirmed, standing, State, Table } from "../parts";
 import { bytes, figure, span } from "../text";
 import { AdviceView } from "./advice";
 import { Histogram, Percentiles } from "./latency";
@@ -127,7 +127,6 @@ export function VolumeView(props: { name: string }) {
   const explained = useSignal<Explained | null>(null);
   const observed = useSignal<Observed | null>(null);
   const advice = useSignal<Advice | string | null>(null);
-  const confirm = useSignal(false);
   const now = status.value;
   const volume = now?.volumes.find((other) => other.name === props.name);
   const path = `/api/v1/volumes/${segment(props.name)}`;
@@ -168,23 +167,24 @@ export function VolumeView(props: { name: string }) {
   }
   const uri = now.nbd.listeners[0]?.replace("nbd+unix:///", `nbd+unix:///${props.name}`) ?? "";
   const remove = async () => {
-    if (!confirm.value) {
-      confirm.value = true;
-      return;
-    }
     if (await change("DELETE", path)) location.hash = "#/";
   };
   return (
     <>
       <h1>
-        Volume {volume.name} <State state={volume.mode} />
+        Volume {volume.name} <State state={standing(volume)} />
       </h1>
       <Card
         title="State"
         actions={
           <>
             <Switch volume={volume} />
-            <Action label={confirm.value ? "Really stop serving it" : "Remove"} danger run={remove} />
+            <Confirmed label="Remove" danger run={remove}>
+              <p>
+                Clients of {volume.name} lose it once their requests in flight have ended, and the configuration does not
+                have it any more. Its data stay on {volume.origin}.
+              </p>
+            </Confirmed>
           </>
         }
       >

@@ -84,7 +84,7 @@ fn volumes_by_device(config: &Config) -> HashMap<&Name, Vec<&Volume>> {
 fn may_be_read(volumes: &[&Volume], device: &Name) -> bool {
     let mut volumes = volumes.iter();
     volumes
-        .any(|volume| volume.origin.value == *device && volume.mode.value != VolumeMode::WriteBack)
+        .any(|volume| volume.origin.value == *device && volume.in_force() != VolumeMode::WriteBack)
 }
 
 /// Appends the sizes that those of its `volumes` which are write-back cannot have of a device.

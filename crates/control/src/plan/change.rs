@@ -2,7 +2,6 @@
 
 use crate::config::{Array, At, Attach, Config, Device, Listen, Name, Pool, Volume, VolumeMode};
 use crate::written::Section;
-use cache::Mode;
 use std::time::Duration;
 
 /// A change.
@@ -79,8 +78,10 @@ pub enum Change {
     SetMode {
         /// The volume.
         volume: Name,
-        /// How, without a log.
-        mode: At<Mode>,
+        /// Its mode; one with a log only if it is off.
+        mode: At<VolumeMode>,
+        /// Whether it is off.
+        off: At<bool>,
     },
     /// What a volume's log would be, were it write-back.
     PutLog(Box<Volume>),
@@ -160,12 +161,12 @@ impl Change {
                 pool.into_iter()
                     .for_each(|pool| add(&mut pool.devices.value, device));
             }
-            Change::SetMode { volume, mode } => {
+            Change::SetMode { volume, mode, off } => {
                 let volume = config.volumes.iter_mut().find(|v| v.name.value == *volume);
-                let (line, value) = (mode.line, VolumeMode::Cached(mode.value));
-                volume
-                    .into_iter()
-                    .for_each(|volume| volume.mode = At { value, line });
+                volume.into_iter().for_each(|volume| {
+                    volume.mode = mode.clone();
+                    volume.off = off.clone();
+                });
             }
             Change::PutLog(wanted) | Change::WriteBack(wanted) | Change::AddVolume(wanted) => {
                 put(&mut config.volumes, wanted);

@@ -93,6 +93,11 @@ fn each_difference_is_a_step_with_its_line_and_says_what_it_needs() {
         ),
         (
             "name = \"web\"",
+            "name = \"web\"\noff = true",
+            "line 30: volume web: `off` was false, becomes true",
+        ),
+        (
+            "name = \"web\"",
             "name = \"web\"\nmax_lag = \"1s\"",
             "line 30: volume web: `max_lag` was \"30s\", becomes \"1s\"",
         ),

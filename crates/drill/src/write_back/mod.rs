@@ -107,7 +107,7 @@ impl Volumes {
     /// Those of a configuration that agrees with itself.
     pub(super) fn new(config: Config) -> Volumes {
         let volumes = config.volumes.iter();
-        let volumes = volumes.filter(|v| v.mode.value == VolumeMode::WriteBack);
+        let volumes = volumes.filter(|v| v.in_force() == VolumeMode::WriteBack);
         let mut all = Volumes {
             volumes: volumes.cloned().collect(),
             drives: BTreeMap::new(),

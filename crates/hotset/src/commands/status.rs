@@ -181,13 +181,11 @@ pub fn volumes(status: &Status) -> Table {
     let mut table = Table::new(&["VOLUME", "ORIGIN", "POOL", "MODE", "SIZE", "HIT %"]);
     for volume in &status.volumes {
         let hit = Rates::of(status).show(volume.hit_percent, 1);
-        let quiesced = if volume.quiesced { ", quiesced" } else { "" };
-        let mode = format!("{}{quiesced}", volume.mode);
         table.row([
             volume.name.clone(),
             volume.origin.clone(),
             volume.pool.clone(),
-            mode,
+            volume.standing(),
             bytes(volume.size_bytes),
             hit,
         ]);

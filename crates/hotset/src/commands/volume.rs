@@ -43,6 +43,22 @@ pub enum Volume {
         #[arg(long, value_delimiter = ',', value_name = "CONTROLLER,...")]
         controllers: Vec<String>,
     },
+    /// Use the origin alone until the volume is on again; its mode stays in the configuration
+    ///
+    /// A write-back volume has its log drained first.
+    Off {
+        #[command(flatten)]
+        change: Change,
+        /// The volume
+        volume: String,
+    },
+    /// Use the pool again, by the mode that the volume had, write-back with its log too
+    On {
+        #[command(flatten)]
+        change: Change,
+        /// The volume
+        volume: String,
+    },
     /// Replace a device of the log of a write-back volume, or its journal
     ///
     /// The log is drained first, with clients served, and begun with the new device.
@@ -149,6 +165,11 @@ pub fn run(command: Volume) -> Result<(), Failure> {
             }
             (change, mode_set(volume, mode, &log, journal, controllers)?)
         }
+        Volume::Off { change, volume } => {
+            announce(&change.control, &volume)?;
+            (change, Request::SetOff { volume, off: true })
+        }
+        Volume::On { change, volume } => (change, Request::SetOff { volume, off: false }),
         Volume::ReplaceLog {
             control,
             volume,

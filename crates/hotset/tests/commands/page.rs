@@ -151,10 +151,13 @@ fn six_clicks_lead_from_the_first_page_to_a_cached_volume_that_can_be_watched_an
 
         browser.clicks = 0;
         browser.button("Turn caching off");
-        browser.shows("h1 .state", "pass-through");
+        browser.shows("dialog[open]", "go to archive alone");
+        browser.pictures("turned-off");
+        browser.confirm();
+        browser.shows("h1 .state", "off (write-through)");
         browser.button("Turn caching on");
         browser.shows("h1 .state", "write-through");
-        assert_eq!(browser.clicks, 2);
+        assert_eq!(browser.clicks, 3);
 
         browser.click("//nav//a[text()='Overview']");
         browser.shows(".hits", "100.0%");
@@ -162,12 +165,14 @@ fn six_clicks_lead_from_the_first_page_to_a_cached_volume_that_can_be_watched_an
         // An SSD is taken out and put back, and so is a member of the mirror.
         browser.click("//nav//a[text()='Pools']");
         browser.click("//section[@aria-label='Pool fast']//button[text()='Take out']");
+        browser.confirm();
         browser.shows(".banner.bad", "Pool fast has no device.");
         let field = "//section[@aria-label='Pool fast']//input[contains(@placeholder,'name')]";
         browser.write(field, "ssd0");
         browser.click("//section[@aria-label='Pool fast']//button[text()='Add']");
         browser.shows("section[aria-label='Pool fast'] .state", "online");
         browser.click("(//section[@aria-label='Array mirror']//button[text()='Take out'])[2]");
+        browser.confirm();
         browser.shows(".banner.bad", "Array mirror is degraded");
         browser.pictures("pools");
         let field = "//section[@aria-label='Array mirror']//input[contains(@placeholder,'name')]";
@@ -325,6 +330,7 @@ fn an_ssd_that_is_lost_is_seen_at_once_and_comes_back() {
 
         let again = start();
         browser.click("//section[@aria-label='Pool fast']//button[text()='Take out']");
+        browser.confirm();
         browser.shows(".banner.bad", "has no device");
         let field = "//section[@aria-label='Pool fast']//input[contains(@placeholder,'name')]";
         browser.write(field, "pool");

@@ -124,6 +124,68 @@ fn a_volume_becomes_write_back_and_write_through_again_without_a_restart() {
     daemon.stop();
 }
 
+#[test]
+fn a_write_back_volume_that_was_off_has_its_log_again() {
+    let (place, server) = through();
+    let daemon = place.serve();
+    run(&mut place.command(ON));
+    let before = file(&place);
+    let mut client = Client::connect(&place.path("nbd"), "vol");
+    let bytes = noise(1, 1 << 20);
+    client.write(0, &bytes, false).unwrap();
+    run(&mut place.command("volume off vol"));
+    let now = volume(&daemon);
+    assert_eq!(
+        (&now["mode"], &now["off"]),
+        (&"pass-through".into(), &"write-back".into()),
+        "{now}"
+    );
+    assert!(now["write_back"].is_null(), "{now}");
+    assert!(fs::read(place.path("origin")).unwrap()[..1 << 20] == bytes);
+    assert!(file(&place).contains("off = true") && mode(&place) == "write-back");
+    let listed = run(&mut place.command("volume list"));
+    assert!(listed.contains("off (write-back)"), "{listed}");
+    // What the file says is what runs.
+    assert_eq!(run(&mut place.command("reload")).trim(), "0 changes made");
+    run(&mut place.command("volume off vol"));
+    // It is off at the next start too, whose log is not asked for.
+    drop(client);
+    daemon.stop();
+    let daemon = place.serve();
+    assert_eq!(volume(&daemon)["off"], "write-back");
+    let forgotten = "volume on vol --temporary";
+    refused(&mut place.command(forgotten), 1, &["not temporary"]);
+    run(&mut place.command("volume on vol"));
+    let now = volume(&daemon);
+    assert!(now["off"].is_null() && now["mode"] == "write-back", "{now}");
+    assert_eq!(now["write_back"]["copies"], 2, "{now}");
+    assert_eq!(file(&place), before);
+    // The log answers what the origin does not.
+    let mut client = Client::connect(&place.path("nbd"), "vol");
+    server.signal(libc::SIGSTOP);
+    client.write(0, &noise(2, 4096), true).unwrap();
+    server.signal(libc::SIGCONT);
+    // Another mode turns it on as well; one that is off and on again has that.
+    run(&mut place.command("volume off vol"));
+    run(&mut place.command("volume set-mode vol write-around"));
+    let now = volume(&daemon);
+    assert!(
+        now["off"].is_null() && now["mode"] == "write-around",
+        "{now}"
+    );
+    run(&mut place.command("volume off vol --temporary"));
+    assert_eq!(volume(&daemon)["off"], "write-around");
+    assert!(!file(&place).contains("off"), "{}", file(&place));
+    run(&mut place.command("reload"));
+    let now = volume(&daemon);
+    assert!(
+        now["off"].is_null() && now["mode"] == "write-around",
+        "{now}"
+    );
+    drop(client);
+    daemon.stop();
+}
+
 /// Commands, how each ends, and what is said.
 fn refusals(on: &str, third: &str, small: &str, used: &str) -> Vec<(String, i32, &'static str)> {
     vec![

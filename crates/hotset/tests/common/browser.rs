@@ -157,6 +157,11 @@ impl Browser {
         ));
     }
 
+    /// Says yes in the dialogue that is open.
+    pub fn confirm(&mut self) {
+        self.click("//dialog[@open]//button[contains(@class,'danger')]");
+    }
+
     pub fn write(&self, xpath: &str, text: &str) {
         self.act(xpath, "value", &json!({"text": text}));
     }

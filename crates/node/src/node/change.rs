@@ -8,6 +8,7 @@ use super::{Node, Pool};
 use crate::arrays::Source;
 use crate::nanos;
 use crate::platform::Platform;
+use cache::Mode;
 use control::check;
 use control::config::{self, At, Attach, Device, Name, VolumeMode};
 use control::doors::Queues;
@@ -135,6 +136,32 @@ impl<P: Platform> Node<P> {
         }
     }
 
+    /// Has a volume use its pool in another way without a log, by the mode that it has unless one
+    /// is given.
+    async fn use_pool(
+        &self,
+        volume: &str,
+        mode: Option<VolumeMode>,
+        off: bool,
+    ) -> Result<(), Refusal> {
+        self.volume(volume)?;
+        let (volume, line) = (Name::new(volume)?, 1);
+        let value = mode.map_or_else(|| self.mode_of(&volume), Ok)?;
+        let mode = At { value, line };
+        let off = At { value: off, line };
+        let change = Change::SetMode { volume, mode, off };
+        self.agree(std::slice::from_ref(&change)).await?;
+        self.apply(&change).await
+    }
+
+    /// The mode that a volume has while it is on.
+    pub(super) fn mode_of(&self, volume: &Name) -> Result<VolumeMode, Refusal> {
+        let config = self.devices.config();
+        let volume = config.volumes.iter().find(|v| v.name.value == *volume);
+        let volume = volume.ok_or("it is not in the configuration")?;
+        Ok(volume.mode.value)
+    }
+
     /// Does what is asked.
     pub(super) async fn change(&self, request: Request) -> Result<(), Refusal> {
         match request {
@@ -160,7 +187,7 @@ impl<P: Platform> Node<P> {
                 log,
                 journal,
             } => {
-                let Some(VolumeMode::Cached(value)) = VolumeMode::from_name(&mode) else {
+                let Some(value @ VolumeMode::Cached(_)) = VolumeMode::from_name(&mode) else {
                     let names = VolumeMode::ALL.map(VolumeMode::name).join(", ");
                     return Err(format!("{mode:?} is no mode; choose one of {names}"));
                 };
@@ -169,19 +196,15 @@ impl<P: Platform> Node<P> {
                         "volume {volume} is {mode} without a log; give its devices with write-back"
                     ));
                 }
-                self.volume(&volume)?;
-                let volume = Name::new(&volume)?;
-                let mode = At { value, line: 1 };
-                let change = Change::SetMode { volume, mode };
-                self.agree(std::slice::from_ref(&change)).await?;
-                self.apply(&change).await
+                self.use_pool(&volume, Some(value), false).await
             }
+            Request::SetOff { volume, off } => self.use_pool(&volume, None, off).await,
             Request::Quiesce { volume } => self.quiesce(&volume).await,
             Request::Resume { volume } => self.resume(&volume).await,
             Request::Invalidate { volume } => self.invalidate(&volume).await,
             Request::AddVolume { volume, device } => {
                 let volume = config::Volume::parse(&volume)?;
-                if volume.mode.value == VolumeMode::WriteBack {
+                if volume.in_force() == VolumeMode::WriteBack {
                     return Err(format!(
                         "volume {name} has no log yet; add it as write-through, and then give it one \
                          by `hotset volume set-mode {name} write-back --log`",
@@ -354,7 +377,13 @@ impl<P: Platform> Node<P> {
             }
             Change::Attach(attach) => self.change_doors(&attach.ublk.value, change).await?,
             Change::Detach(volume) => self.change_doors(volume, change).await?,
-            Change::SetMode { volume, mode } => self.set_mode(volume, mode.value).await?,
+            Change::SetMode { volume, mode, off } => {
+                let mode = match off.value {
+                    true => Mode::PassThrough,
+                    false => mode.value.cached(),
+                };
+                self.set_mode(volume, mode).await?;
+            }
             Change::WriteBack(volume) => drop(self.switch(volume, &[], None).await?),
             Change::AddVolume(volume) => {
                 let origin = self.known(&volume.origin.value)?;

@@ -128,7 +128,7 @@ impl<P: Platform> Node<P> {
         }
         if let Some(waiting) = all
             .get(name)
-            .filter(|w| w.volume.mode.value == VolumeMode::WriteBack)
+            .filter(|w| w.volume.in_force() == VolumeMode::WriteBack)
         {
             return Err(format!(
                 "volume {name} is not served yet, and may owe something to its origin: {}; mend \

@@ -54,10 +54,8 @@ impl<P: Platform> Node<P> {
         let log: Vec<Source> = log.into_iter().map(find).collect::<Result<_, _>>()?;
         let journal = journal.map(find).transpose()?;
         let at = volume.line;
-        volume.mode = At {
-            value: VolumeMode::WriteBack,
-            line: volume.mode.line,
-        };
+        volume.mode.value = VolumeMode::WriteBack;
+        volume.off.value = false;
         if !log.is_empty() {
             volume.log.value = log.iter().map(|device| device.name().clone()).collect();
         }
@@ -177,12 +175,13 @@ impl<P: Platform> Node<P> {
         let Err(other) = self.switch(&before, &[], None).await else {
             return Err(why);
         };
-        let mode = At {
-            value: Mode::WriteThrough,
-            line: before.mode.line,
-        };
-        let volume = name.clone();
-        self.note(&Change::SetMode { volume, mode });
+        let value = VolumeMode::Cached(Mode::WriteThrough);
+        let line = before.mode.line;
+        self.note(&Change::SetMode {
+            volume: name.clone(),
+            mode: At { value, line },
+            off: before.off,
+        });
         Err(format!(
             "{why} The log as it was cannot be begun either ({other}), so that volume {name} is \
              write-through now; `hotset volume set-mode {name} write-back` begins it."

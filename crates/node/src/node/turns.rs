@@ -102,10 +102,17 @@ impl<P: Platform> Node<P> {
     fn would_be_forgotten(&self, request: &Request) -> bool {
         let is_on = match request {
             Request::SetMode { mode, .. } => mode == VolumeMode::WriteBack.name(),
+            Request::SetOff { volume, off: false } => self.has_log_when_on(volume),
             Request::ReplaceLog { .. } => true,
             _ => false,
         };
         is_on && self.devices.config().files.main().is_some()
+    }
+
+    /// Whether a volume is write-back while it is on.
+    fn has_log_when_on(&self, volume: &str) -> bool {
+        let mode = Name::new(volume).and_then(|volume| self.mode_of(&volume));
+        mode == Ok(VolumeMode::WriteBack)
     }
 
     /// Makes a change, and puts the text that says it into its place; the files as they are then.
@@ -122,6 +129,10 @@ impl<P: Platform> Node<P> {
                 journal,
             } if mode == VolumeMode::WriteBack.name() => {
                 let wanted = self.wanted_log(&Name::new(&volume)?, log, journal)?;
+                self.become_write_back(wanted, draft).await
+            }
+            Request::SetOff { volume, off: false } if self.has_log_when_on(&volume) => {
+                let wanted = self.wanted_log(&Name::new(&volume)?, Vec::new(), None)?;
                 self.become_write_back(wanted, draft).await
             }
             Request::ReplaceLog { volume, device, by } => {

@@ -96,12 +96,12 @@ impl<P: Platform> Node<P> {
         let config = VolumeConfig {
             name: name.as_str().into(),
             sectors,
-            mode: volume.mode.value.cached(),
+            mode: volume.in_force().cached(),
         };
         let size = config.sectors.unwrap_or(below.sectors);
         // What others left in its volatile cache, it may lose without a word to us.
         opened.leaf.flush().await.map_err(refusal)?;
-        let mut found = match volume.mode.value {
+        let mut found = match volume.in_force() {
             VolumeMode::Cached(_) => None,
             VolumeMode::WriteBack => {
                 let (devices, witness) = (looked_at(logs), self.log_witness(name).await?);
@@ -348,7 +348,7 @@ impl<P: Platform> Node<P> {
 /// Why the origin of a volume cannot be opened. Only an origin can be served without being written.
 fn cannot_open(error: IoError, volume: &config::Volume, origin: &Source) -> Refusal {
     let refused = matches!(error.kind(), Kind::ReadOnly | Kind::Denied);
-    let may_be_read = volume.mode.value != VolumeMode::WriteBack && !origin.is_read_only();
+    let may_be_read = volume.in_force() != VolumeMode::WriteBack && !origin.is_read_only();
     match origin {
         Source::Device(_) if refused && may_be_read => format!(
             "{error}; or set `read_only` of device {} and of volume {}, to serve it without writes",

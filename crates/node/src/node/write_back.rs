@@ -58,7 +58,7 @@ impl<P: Platform> Node<P> {
         new: &[Source],
     ) -> Result<LogDevices<P>, Refusal> {
         let mut devices = Vec::new();
-        if volume.mode.value != VolumeMode::WriteBack {
+        if volume.in_force() != VolumeMode::WriteBack {
             return Ok(devices);
         }
         if volume.log.value.len() != 2 {

@@ -102,6 +102,28 @@ pub async fn set_mode(
     change(&app, &operator, request).await
 }
 
+/// Whether a volume leaves its pool and its log alone.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Off {
+    /// Use the origin alone; or use the pool again, by the mode that the volume had.
+    off: bool,
+}
+
+/// Turn the caching of a volume off, or on again as it was
+#[utoipa::path(put, path = "/api/v1/volumes/{volume}/off", tag = "volumes",
+    params(("volume" = String, Path)), request_body = Off, responses(
+    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn set_off(
+    operator: Operator,
+    State(app): State<App>,
+    Path(volume): Path<String>,
+    Body(Off { off }): Body<Off>,
+) -> Result<StatusCode, Problem> {
+    change(&app, &operator, Request::SetOff { volume, off }).await
+}
+
 /// A device in the place of another.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

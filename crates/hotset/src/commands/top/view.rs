@@ -215,10 +215,9 @@ fn state(text: &str) -> Style {
 fn volume_table<'a>(shown: &Shown, status: &Status) -> Rows<'a> {
     let rates = Rates::of(status);
     let served = shown.volumes(status).into_iter().map(|volume| {
-        let quiesced = if volume.quiesced { ", quiesced" } else { "" };
         let cells = vec![
             volume.name.clone(),
-            format!("{}{quiesced}", volume.mode),
+            volume.standing(),
             rates.show(volume.hit_percent, 1),
             rates.show(Some(volume.read.iops), 0),
             rates.show(Some(volume.write.iops), 0),
