@@ -18,6 +18,9 @@ pub struct Geometry {
     /// The logical block: addresses and lengths are multiples of it. 1 or 8
     /// sectors.
     pub block: Sectors,
+    /// What tables of partitions and file systems on it count in: 8 sectors of a medium that has
+    /// no smaller ones, else 1.
+    pub native: Sectors,
     /// A length and alignment that is served at full speed, such as a stripe.
     pub optimal: Sectors,
     /// Whether acknowledged writes need a flush to be durable.
@@ -41,6 +44,7 @@ impl Geometry {
             name: name.into(),
             sectors,
             block,
+            native: Sectors(1),
             optimal: Sectors(8),
             volatile: true,
             rotational: false,

@@ -241,6 +241,7 @@ fn geometry(name: &str, session: &Session) -> IoResult<Geometry> {
         ));
     }
     let mut geometry = Geometry::new(name, sectors, block);
+    geometry.native = block;
     let preferred = u64::from(session.block_bytes_preferred).clamp(4096, 1 << 20);
     geometry.optimal = Sectors(preferred / SECTOR_BYTES);
     geometry.volatile = session.flags & flag::SEND_FLUSH != 0;

@@ -151,6 +151,7 @@ fn open_named(path: &Path, options: &DiskOptions, name: &str) -> IoResult<Disk> 
     let mut geometry = Geometry::new(name, sectors, block);
     geometry.rotational = queue.read("rotational").as_deref() == Some("1");
     if is_block_device {
+        geometry.native = limits.preferred;
         geometry.volatile = queue.read("write_cache").as_deref() != Some("write through");
         let optimal = queue.read("optimal_io_size").and_then(|n| n.parse().ok());
         if let Some(optimal) = optimal.and_then(Sectors::from_bytes)

@@ -36,6 +36,9 @@ pub struct Features {
 pub struct BlockSizes {
     /// Every offset and length is a multiple of this power of two.
     pub min: u32,
+    /// The one that clients are told, at least `min`: what is on a disk with larger blocks is made
+    /// and found by who counts in these.
+    pub min_offered: u32,
     /// What is fast.
     pub preferred: u32,
     /// The longest payload of one request.
@@ -129,6 +132,7 @@ pub(crate) mod tests {
         };
         let block = BlockSizes {
             min: 1,
+            min_offered: 1,
             preferred: 4096,
             payload_max: 32 << 20,
         };

@@ -323,7 +323,7 @@ impl ServerHandshake {
         }
         if wants(info::BLOCK_SIZE) {
             let block = export.block;
-            let sizes = [block.min, block.preferred, block.payload_max];
+            let sizes = [block.min_offered, block.preferred, block.payload_max];
             put(
                 info::BLOCK_SIZE,
                 &sizes.map(u32::to_be_bytes).each_ref().map(|b| &b[..]),

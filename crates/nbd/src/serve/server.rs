@@ -144,6 +144,10 @@ impl<D: Device> Server<D> {
         let optimal = geometry.optimal.bytes().clamp(4096, 1 << 20) as u32;
         let block = BlockSizes {
             min: 1,
+            min_offered: match geometry.native.bytes() {
+                SECTOR_BYTES => 1,
+                bytes => bytes as u32,
+            },
             preferred: optimal.next_power_of_two().min(64 << 10),
             payload_max,
         };

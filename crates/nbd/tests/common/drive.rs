@@ -23,6 +23,7 @@ pub fn exports() -> Vec<ExportInfo> {
     };
     let block = BlockSizes {
         min: 512,
+        min_offered: 512,
         preferred: 4096,
         payload_max: 32 << 20,
     };

@@ -25,6 +25,7 @@ fn export(name: &str) -> ExportInfo {
     };
     let block = BlockSizes {
         min: 1,
+        min_offered: 1,
         preferred: 4096,
         payload_max: 32 << 20,
     };

@@ -28,8 +28,17 @@ where
     F: Future<Output = ()> + 'static,
     W: Fn(Local<SimDriver>, Env) -> F + 'static,
 {
-    let mut world = World::new(seed);
     let geometry = Geometry::new("disk", Sectors::from_mib(MIB), block);
+    back_to_back_on(geometry, seed, plan, client)
+}
+
+/// As [`back_to_back`], with such a disk.
+fn back_to_back_on<F, W>(geometry: Geometry, seed: u64, plan: Plan, client: W) -> (Outcome, Sim)
+where
+    F: Future<Output = ()> + 'static,
+    W: Fn(Local<SimDriver>, Env) -> F + 'static,
+{
+    let mut world = World::new(seed);
     let disk = world.add_disk(DiskSpec::new(geometry)).unwrap();
     let listener = world.listen(address(), LinkSpec::local()).unwrap();
     world.set_plan(plan).unwrap();
@@ -65,6 +74,23 @@ where
         )
     });
     (outcome, sim)
+}
+
+#[test]
+fn a_disk_of_4096_is_offered_as_one_and_any_offset_is_served() {
+    for native in [Sectors(1), Sectors(8)] {
+        let mut geometry = Geometry::new("disk", Sectors::from_mib(MIB), Sectors(8));
+        geometry.native = native;
+        let client = async |local: Local<SimDriver>, env: Env| {
+            let options = Options::new(address(), "");
+            let client = Client::connect(env.clone(), local.connector(), options).await;
+            let client = client.unwrap();
+            assert_eq!(client.geometry().native, native);
+            assert_eq!(client.geometry().block, native);
+        };
+        let (outcome, _) = back_to_back_on(geometry, 1, Plan::default(), client);
+        assert_eq!(outcome, Outcome::Ended);
+    }
 }
 
 /// Stops the server.
