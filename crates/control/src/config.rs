@@ -10,7 +10,6 @@ use crate::problem::Problem;
 pub use crate::schema::{At, Row, Value};
 use crate::schema::{LineEnds, Reader, sections};
 use cache::Mode;
-pub use writelog::Cleaning;
 use raid::Level;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -39,4 +39,5 @@ pub mod section;
 pub mod serve;
 pub mod status;
 pub mod trouble;
+pub mod users;
 mod written;

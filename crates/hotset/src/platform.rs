@@ -19,6 +19,7 @@ use control::files::Files;
 use control::place::Place;
 use control::protocol::Request;
 use control::status::Wear;
+use control::users;
 use node::{Event, Later, LogWitness, Platform, Process, Remembered, Roles};
 use origin::Identity;
 use shard::{Disk, Local};
@@ -120,6 +121,20 @@ impl UringPlatform {
         done.map_err(|error| error.to_string())
     }
 
+    /// `error`, with what uses the file at `path` if that is why.
+    async fn with_users(&self, error: IoError, path: &Path) -> IoError {
+        if error.kind() != Kind::Busy {
+            return error;
+        }
+        let file = path.to_path_buf();
+        let users = self.host.aside(move || users::of_file(&file)).await;
+        let Some(by) = users::listed(&users.unwrap_or_default()) else {
+            return error;
+        };
+        let name = error.device().map_or_else(String::new, str::to_owned);
+        IoError::new(Kind::Busy, format!("is in use by {by}; stop that first")).on(name)
+    }
+
     fn hold(&self, target: TargetId) -> Hold {
         let host = self.host.clone();
         Hold::File {
@@ -176,7 +191,10 @@ impl Platform for UringPlatform {
                 Err(IoError::new(Kind::Timeout, what).on(name))
             })
         };
-        let (target, _) = claim::once_left(&timer, path, open).await?;
+        let (target, _) = match claim::once_left(&timer, path, open).await {
+            Ok(opened) => opened,
+            Err(error) => return Err(self.with_users(error, path).await),
+        };
         let mut hold = self.hold(target);
         let device = path.to_owned();
         let claimed = self.host.aside(move || Behind::claim(&device)).await??;

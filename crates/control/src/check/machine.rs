@@ -4,6 +4,8 @@ use super::arrays;
 use crate::config::{At, Bytes, Config, Device, Listen, Name, Volume, VolumeMode};
 use crate::memory::{self, LOG_BLOCK_BYTES};
 use crate::problem::Problem;
+use crate::users;
+use writelog::{JOURNAL_BYTES_MIN, LOG_BYTES_MIN};
 use nbd::tls::{Acceptor, Identity, valid_between};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -39,6 +41,11 @@ pub fn devices(config: &Config, problems: &mut Vec<Problem>) {
                 continue;
             }
         };
+        if let Some(by) = users::listed(&users::of_file(&path.value)) {
+            let what = format!("{} is in use by {by}", path.display());
+            let remedy = "stop that, perhaps another hotset, or choose another device";
+            problems.push(Problem::new(path.line, what, remedy));
+        }
         if size == 0 || !size.is_multiple_of(block::SECTOR_BYTES) {
             let what = format!("{} has {size} B", path.display());
             let remedy = "give it a size that is a multiple of 512 bytes";
@@ -149,6 +156,7 @@ pub fn ports(config: &Config, problems: &mut Vec<Problem>) {
         .filter_map(|listen| listen.tcp.as_ref())
     {
         if let Err(cause) = TcpListener::bind(tcp.value.0) {
+            let address = tcp.value.0;
             let remedy = match cause.kind() {
                 ErrorKind::AddrInUse => {
                     "stop what listens there, perhaps another hotset, or choose another port"
@@ -156,7 +164,11 @@ pub fn ports(config: &Config, problems: &mut Vec<Problem>) {
                 ErrorKind::AddrNotAvailable => "choose an address of this machine",
                 _ => "choose another port",
             };
-            let what = format!("{} cannot be listened on ({cause})", tcp.value.0);
+            let by = users::listed(&users::of_port(address));
+            let what = match by.filter(|_| cause.kind() == ErrorKind::AddrInUse) {
+                Some(by) => format!("{address} cannot be listened on, for {by} does"),
+                None => format!("{address} cannot be listened on ({cause})"),
+            };
             problems.push(Problem::new(tcp.line, what, remedy));
         }
     }
@@ -292,7 +304,9 @@ fn socket(
             ));
         }
         Ok(_) if is_listened(path) => {
-            let what = format!("the socket {name} is in use by another process");
+            let by = users::listed(&users::of_socket(path));
+            let by = by.unwrap_or_else(|| "another process".into());
+            let what = format!("the socket {name} is in use by {by}");
             let remedy = "stop that, perhaps another hotset, or choose another path";
             problems.push(Problem::new(line, what, remedy));
         }

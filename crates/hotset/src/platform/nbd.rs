@@ -3,9 +3,10 @@
 //! Invariant: a socket is listened on ⟺ the configuration that runs has it.
 
 use super::{UringPlatform, read};
-use block::{Address, Gate, IoResult, Nanos, TargetId};
+use block::{Address, Gate, IoError, IoResult, Nanos, TargetId};
 use control::config::{At, Config, Listen};
 use control::status::Status;
+use control::users;
 use nbd::protocol::server_handshake::TlsPolicy;
 use nbd::serve::{Listening, Tls};
 use nbd::tls::{Acceptor, Identity, Step};
@@ -39,7 +40,9 @@ impl Socket {
         };
         let shown = shown(listen)?;
         let tls = tls(&shown).map_err(|error| error.on(listen.place()))?;
-        let (target, bound) = host.listen(&address)?;
+        let (target, bound) = host
+            .listen(&address)
+            .map_err(|error| named(error, listen))?;
         Ok(Some(Socket {
             place: listen.place(),
             target,
@@ -51,6 +54,20 @@ impl Socket {
             },
         }))
     }
+}
+
+/// `error`, with the process that listens where `listen` says, if there is one.
+fn named(error: IoError, listen: &Listen) -> IoError {
+    let found = match (&listen.unix, &listen.tcp) {
+        (Some(path), _) => users::of_socket(path),
+        (None, Some(tcp)) => users::of_port(tcp.value.0),
+        (None, None) => Vec::new(),
+    };
+    let Some(by) = users::listed(&found) else {
+        return error;
+    };
+    let what = format!("is in use by {by}; stop that, or choose another");
+    IoError::new(error.kind(), what).on(listen.place())
 }
 
 /// Reads the files of a listener.

@@ -224,7 +224,7 @@ fn a_device_without_permission() {
 fn a_second_daemon_on_the_same_pool_or_origin() {
     let place = Place::usual();
     let first = place.serve();
-    let expected = ["is in use by another process", "stop that first"];
+    let expected = ["is in use by hotset (process", "stop that first"];
     let second = Place::usual();
     let config = second.config(&USUAL.replace("$/pool", &place.text("pool")));
     refused(
