@@ -4,6 +4,7 @@ export interface WriteBack {
   order: string;
   owed_bytes: number;
   lag_s: number;
+  devices: string[];
   copies: number;
 }
 

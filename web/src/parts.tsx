@@ -36,12 +36,12 @@ export function Action(props: { label: string; danger?: boolean; disabled?: bool
 }
 
 /** An action with a dialogue before it that says what follows. */
-export function Confirmed(props: { label: string; danger?: boolean; children: ComponentChildren; run: () => void }) {
+export function Confirmed(props: { label: string; danger?: boolean; disabled?: boolean; children: ComponentChildren; run: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const close = () => dialog.current?.close();
   return (
     <>
-      <Action label={props.label} danger={props.danger} run={() => dialog.current?.showModal()} />
+      <Action label={props.label} danger={props.danger} disabled={props.disabled} run={() => dialog.current?.showModal()} />
       <dialog ref={dialog} aria-label={props.label}>
         {props.children}
         <p class="row">

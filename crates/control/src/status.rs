@@ -142,6 +142,9 @@ pub struct WriteBack {
     /// Bytes a second that the origin takes, as lately measured while more was owed.
     #[serde(default)]
     pub rate_bytes: Option<u64>,
+    /// The devices of the log, and the one of its journal if it has one.
+    #[serde(default)]
+    pub devices: Vec<String>,
     /// Copies of the log that take part; with less than 2 the origin answers writes.
     pub copies: u32,
     /// Why nothing goes to the origin at present.

@@ -173,7 +173,9 @@ fn volume<P: Platform>(
         quiesced: fronted.cached().is_quiesced(),
         size_bytes: served.volume.geometry().sectors.bytes(),
         hit_percent: (all > 0).then(|| 100.0 * hit as f64 / all as f64),
-        write_back: fronted.log_status().map(write_back),
+        write_back: fronted
+            .log()
+            .map(|log| write_back(log.engine().status(), log.devices())),
         read: now.read_total.since(&earlier.read_total).pace(span_s),
         write: now.write_total.since(&earlier.write_total).pace(span_s),
         read_total: now.read_total.clone(),
@@ -192,7 +194,7 @@ fn of_clients(latency: Latency) -> Total {
     }
 }
 
-fn write_back(log: writelog::Status) -> WriteBack {
+fn write_back(log: writelog::Status, devices: &[Name]) -> WriteBack {
     WriteBack {
         order: match log.forsaken {
             false => log.cleaning.name().into(),
@@ -201,6 +203,7 @@ fn write_back(log: writelog::Status) -> WriteBack {
         owed_bytes: log.dirty_bytes,
         lag_s: log.lag.as_secs_f64(),
         rate_bytes: log.rate,
+        devices: devices.iter().map(Name::to_string).collect(),
         copies: log.copies as u32,
         trouble: log.trouble.map(|error| error.to_string()),
     }

@@ -195,6 +195,7 @@ mod tests {
             owed_bytes: 8192,
             lag_s: 1.5,
             rate_bytes: None,
+            devices: Vec::new(),
             copies: 2,
             trouble: None,
         });

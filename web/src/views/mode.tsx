@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { change, segment } from "../api";
 import type { Volume } from "../model";
-import { Action, Card } from "../parts";
+import { Action, Card, Confirmed } from "../parts";
 import { bytes, plain, span } from "../text";
 
 const MODES: [string, string][] = [
@@ -53,6 +53,49 @@ function Field(props: { label: string; part: Part; set: (part: Part) => void }) 
 
 const NONE: Part = { device: "", controller: "" };
 
+/** Another device in the place of one of the log, or of the journal. */
+function ReplaceLog(props: { volume: Volume; devices: string[] }) {
+  const { volume, devices } = props;
+  const chosen = useSignal("");
+  const by = useSignal<Part>(NONE);
+  const busy = useSignal(false);
+  const old = devices.includes(chosen.value) ? chosen.value : devices[0]!;
+  const replace = async () => {
+    busy.value = true;
+    const path = `/api/v1/volumes/${segment(volume.name)}/log/${segment(old)}`;
+    const done = await change("PUT", path, { device: body(by.value) });
+    busy.value = false;
+    if (done) by.value = NONE;
+  };
+  return (
+    <fieldset id="replace-log">
+      <legend>Replace a device of the log</legend>
+      <p class="row">
+        <label>
+          Device{" "}
+          <select value={old} onChange={(e) => (chosen.value = e.currentTarget.value)}>
+            {devices.map((device) => (
+              <option key={device}>{device}</option>
+            ))}
+          </select>
+        </label>
+      </p>
+      <Field label="by, which has to be blank" part={by.value} set={(part) => (by.value = part)} />
+      <Confirmed
+        label={busy.value ? "Replacing…" : "Replace"}
+        danger
+        disabled={busy.value || by.value.device.trim() === ""}
+        run={replace}
+      >
+        <p>
+          {volume.origin} gets first what it lacks, with clients served, and the log begins anew with{" "}
+          {by.value.device.trim()}. {old} is blanked if it answers.
+        </p>
+      </Confirmed>
+    </fieldset>
+  );
+}
+
 export function ModeCard(props: { volume: Volume }) {
   const { volume } = props;
   const chosen = useSignal<string | null>(null);
@@ -79,6 +122,7 @@ export function ModeCard(props: { volume: Volume }) {
           oldest for {span(state.lag_s)}.
         </p>
       )}
+      {state && <ReplaceLog volume={volume} devices={state.devices} />}
       <div class="choices">
         {MODES.map(([value, meaning]) => (
           <label class="choice" key={value}>

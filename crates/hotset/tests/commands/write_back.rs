@@ -381,9 +381,24 @@ fn the_page_begins_write_back_and_ends_it() {
     browser.button("Set the mode");
     browser.shows("#write-back", "2 of 2 copies");
     assert_eq!(volume(&daemon)["mode"], "write-back");
-    let by = r#"{"device":{"name":"log2"}}"#;
-    site.operate("PUT", "/api/v1/volumes/vol/log/log0", by);
-    assert!(file(&place).contains("log = [\"log2\", \"log1\"]"));
+    browser.write("//fieldset[@id='replace-log']//input", "log2");
+    browser.button("Replace");
+    browser.shows("dialog[open]", "log0 is blanked");
+    browser.pictures("replace-log");
+    browser.confirm();
+    until("the other device", || {
+        file(&place).contains("log = [\"log2\", \"log1\"]")
+    });
+    browser.shows("#replace-log select", "log2");
+    assert_eq!(volume(&daemon)["write_back"]["copies"], 2);
+    // It goes on with its log where it was off meanwhile.
+    browser.button("Turn caching off");
+    browser.shows("dialog[open]", "The log keeps its devices");
+    browser.confirm();
+    browser.shows("h1 .state", "off (write-back)");
+    browser.button("Turn caching on");
+    browser.shows("#write-back", "2 of 2 copies");
+    browser.shows("h1 .state", "write-back");
     choose(&mut browser, "write-through");
     browser.button("Set the mode");
     browser.shows("h1 .state", "write-through");
