@@ -68,6 +68,9 @@ export async function walk(origin: string, token: string, files: Files, check: C
   await api.setQuiesced<true>({ ...volume, body: { quiesced: true } });
   await api.setQuiesced<true>({ ...volume, body: { quiesced: false } });
   await api.invalidate<true>(volume);
+  // Its origin has not grown.
+  const grown = await api.grow<false>({ ...volume, throwOnError: false });
+  if (grown.response?.status !== 409) throw new Error("a volume grew without its origin");
   // It is not write-back, and has no log.
   const replaced = await api.replaceLog<false>({
     path: { ...volume.path, device: "walked" },

@@ -89,6 +89,11 @@ pub enum Request {
         /// The volume.
         volume: String,
     },
+    /// Serves a volume with all that its origin has by now.
+    GrowVolume {
+        /// The volume.
+        volume: String,
+    },
     /// Forgets what is cached of a volume, whose origin others have changed.
     Invalidate {
         /// The volume.
@@ -258,6 +263,7 @@ impl Request {
             | Request::Quiesce { volume }
             | Request::Resume { volume }
             | Request::Invalidate { volume }
+            | Request::GrowVolume { volume }
             | Request::RemoveVolume { volume } => Some(volume),
             _ => None,
         }

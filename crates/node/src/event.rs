@@ -235,8 +235,8 @@ impl fmt::Display for Event {
             ),
             Event::ExportGrown { device, place, now } => write!(
                 f,
-                "{device}: {place} has grown to {now}: what it had is served; remove its volume and \
-                 add it again, or restart, to have the rest"
+                "{device}: {place} has grown to {now}: what it had is served; `hotset volume \
+                 grow` of its volume has all of it served"
             ),
             Event::OriginSuspect {
                 volume,

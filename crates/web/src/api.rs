@@ -69,6 +69,7 @@ pub fn resources() -> OpenApiRouter<App> {
         .routes(routes!(volumes::set_off))
         .routes(routes!(volumes::replace_log))
         .routes(routes!(volumes::set_quiesced))
+        .routes(routes!(volumes::grow))
         .routes(routes!(volumes::invalidate))
         .routes(routes!(volumes::explain))
         .routes(routes!(volumes::observe))

@@ -91,6 +91,15 @@ pub enum Volume {
         /// The volume
         volume: String,
     },
+    /// Serve a volume with all that its origin has by now; clients connect again
+    ///
+    /// What is cached of it is forgotten.
+    Grow {
+        #[command(flatten)]
+        control: Control,
+        /// The volume
+        volume: String,
+    },
     /// Invalidate what is cached of a volume whose origin others have changed
     Invalidate {
         #[command(flatten)]
@@ -184,6 +193,7 @@ pub fn run(command: Volume) -> Result<(), Failure> {
         }
         Volume::Quiesce { control, volume } => (control.once(), Request::Quiesce { volume }),
         Volume::Resume { control, volume } => (control.once(), Request::Resume { volume }),
+        Volume::Grow { control, volume } => (control.once(), Request::GrowVolume { volume }),
         Volume::Invalidate { control, volume } => (control.once(), Request::Invalidate { volume }),
         Volume::Snapshot {
             control,

@@ -542,7 +542,19 @@ fn an_export_that_has_grown_is_served_as_it_was() {
     let out = copy_out(&daemon.uri("vol"), &place.path("out"));
     assert!(out == bytes, "content differs");
     assert_eq!(daemon.status()["nbd"]["errors"], 0);
-    std::thread::sleep(Duration::from_secs(2));
+    until("the trouble", || {
+        run(&mut place.command("status")).contains("`hotset volume grow vol`")
+    });
+    run(&mut place.command("volume grow vol"));
+    let status = daemon.status();
+    assert_eq!(status["volumes"][0]["size_bytes"], 24 << 20);
+    let troubles = status["troubles"].to_string();
+    assert!(!troubles.contains("origin-grown"), "{troubles}");
+    let out = copy_out(&daemon.uri("vol"), &place.path("out"));
+    assert!(
+        out.len() == 24 << 20 && out[..16 << 20] == bytes,
+        "content differs"
+    );
     let log = daemon.stop();
     assert!(log.contains("has grown to 24 MiB"), "{log}");
 }

@@ -86,6 +86,52 @@ fn strangers_at_one_listener_keep_nobody_from_another() {
     assert!(log.contains("more NBD connections were closed"), "{log}");
 }
 
+/// Sends a message of vhost-user, and receives the reply to it if it has one.
+fn vhost(monitor: &mut UnixStream, request: u32, payload: &[u8], replies: bool) -> Vec<u8> {
+    let header = [request, 1, payload.len() as u32].map(u32::to_le_bytes);
+    monitor.write_all(&header.concat()).unwrap();
+    monitor.write_all(payload).unwrap();
+    let mut reply = [0; 12];
+    if !replies {
+        return Vec::new();
+    }
+    monitor.read_exact(&mut reply).unwrap();
+    let bytes = u32::from_le_bytes(reply[8..].try_into().unwrap());
+    let mut payload = vec![0; bytes as usize];
+    monitor.read_exact(&mut payload).unwrap();
+    payload
+}
+
+/// The size of a disk, as a monitor that connects to it is told.
+fn disk_bytes(place: &Place) -> u64 {
+    let mut monitor = UnixStream::connect(place.path("vol.sock")).unwrap();
+    let features = vhost(&mut monitor, 1, &[], true);
+    vhost(&mut monitor, 2, &features, false);
+    vhost(&mut monitor, 15, &[], true);
+    // Of the protocol's features the configuration space alone.
+    vhost(&mut monitor, 16, &(1u64 << 9).to_le_bytes(), false);
+    let mut config = [0u32, 8, 0].map(u32::to_le_bytes).concat();
+    config.extend([0; 8]);
+    let config = vhost(&mut monitor, 24, &config, true);
+    512 * u64::from_le_bytes(config[12..20].try_into().unwrap())
+}
+
+#[test]
+fn a_disk_has_grown_for_a_monitor_that_connects_again() {
+    let place = Place::usual();
+    place.config(&(USUAL.to_owned() + "[[listen]]\nvhost_user = \"$/vol.sock\"\n"));
+    let daemon = place.serve();
+    let before = disk_bytes(&place);
+    let mut stays = UnixStream::connect(place.path("vol.sock")).unwrap();
+    vhost(&mut stays, 1, &[], true);
+    let origin = fs::File::options().write(true).open(place.path("origin"));
+    origin.unwrap().set_len(before + (1 << 20)).unwrap();
+    run(&mut place.command("volume grow vol"));
+    assert_eq!(stays.read(&mut [0; 12]).unwrap(), 0, "it is disconnected");
+    assert_eq!(disk_bytes(&place), before + (1 << 20));
+    daemon.stop();
+}
+
 #[test]
 fn a_volume_becomes_a_virtual_machines_disk_and_an_export_again() {
     let place = Place::usual();

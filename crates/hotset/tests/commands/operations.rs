@@ -1,6 +1,7 @@
 //! Commands to a running daemon, effective while clients do I/O.
 
-use crate::common::{Place, USUAL, copy_out, faultless, fio, noise, refused, run, tool};
+use crate::common::client::Client;
+use crate::common::{Place, USUAL, copy_out, faultless, fio, noise, refused, run, tool, until};
 use std::fs;
 use std::os::fd::AsRawFd;
 
@@ -25,6 +26,58 @@ fn under_load(place: &Place, uri: &str, work: impl FnOnce()) -> f64 {
         work();
         load.join().unwrap()
     })
+}
+
+#[test]
+fn a_volume_whose_origin_has_grown_is_served_as_grown_when_that_is_asked_for() {
+    let place = Place::usual();
+    let daemon = place.serve();
+    let size = || {
+        daemon.status()["volumes"][0]["size_bytes"]
+            .as_u64()
+            .unwrap()
+    };
+    let before = size();
+    let mut client = Client::connect(&place.path("nbd"), "vol");
+    let bytes = noise(1, 4096);
+    client.write(0, &bytes, false).unwrap();
+    refused(&mut place.command("volume grow vol"), 1, &["has not grown"]);
+    let mut client = Client::connect(&place.path("nbd"), "vol");
+    assert!(client.read(0, 4096).unwrap() == bytes);
+    let origin = fs::File::options()
+        .write(true)
+        .open(place.path("origin"))
+        .unwrap();
+    origin.set_len(before + (1 << 20)).unwrap();
+    run(&mut place.command("volume quiesce vol"));
+    refused(
+        &mut place.command("volume grow vol"),
+        1,
+        &["resume it first"],
+    );
+    run(&mut place.command("volume resume vol"));
+    assert_eq!(size(), before, "it was not asked for");
+    run(&mut place.command("volume grow vol"));
+    assert_eq!(size(), before + (1 << 20));
+    let mut client = Client::connect(&place.path("nbd"), "vol");
+    client.write(before, &bytes, false).unwrap();
+    assert!(client.read(before, 4096).unwrap() == bytes);
+    assert!(client.read(0, 4096).unwrap() == bytes);
+    // One that is gone meanwhile is waited for.
+    fs::rename(place.path("origin"), place.path("away")).unwrap();
+    refused(
+        &mut place.command("volume grow vol"),
+        1,
+        &["is not served", "tried again"],
+    );
+    fs::rename(place.path("away"), place.path("origin")).unwrap();
+    until("the volume", || {
+        daemon.status()["volumes"][0]["name"] == "vol"
+    });
+    let mut client = Client::connect(&place.path("nbd"), "vol");
+    assert!(client.read(before, 4096).unwrap() == bytes);
+    drop(client);
+    daemon.stop();
 }
 
 #[test]

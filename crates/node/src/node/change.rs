@@ -201,6 +201,7 @@ impl<P: Platform> Node<P> {
             Request::SetOff { volume, off } => self.use_pool(&volume, None, off).await,
             Request::Quiesce { volume } => self.quiesce(&volume).await,
             Request::Resume { volume } => self.resume(&volume).await,
+            Request::GrowVolume { volume } => self.grow(&volume).await,
             Request::Invalidate { volume } => self.invalidate(&volume).await,
             Request::AddVolume { volume, device } => {
                 let volume = config::Volume::parse(&volume)?;

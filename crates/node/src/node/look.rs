@@ -211,9 +211,7 @@ impl<P: Platform> Node<P> {
                     "its origin {origin} has grown to {}; what it had is served",
                     Bytes(now)
                 ),
-                format!(
-                    "`hotset volume remove {name}`, then `hotset volume add`; or start hotset again"
-                ),
+                format!("`hotset volume grow {name}`, at which clients connect again"),
             );
         }
     }

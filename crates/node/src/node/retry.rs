@@ -26,22 +26,34 @@ const TICK: Nanos = Nanos::from_millis(50);
 impl<P: Platform> Node<P> {
     /// Begins to serve `volumes`; returns when each was tried, or takes long.
     pub(super) async fn begin_volumes(self: &Rc<Self>, volumes: &[config::Volume]) {
-        let timer = self.env().timer;
         for volume in volumes {
-            let waiting = Waiting {
-                volume: volume.clone(),
-                why: String::new(),
-                next: timer.now(),
-                pause: PAUSE,
-                trying: false,
-                said: BTreeSet::new(),
-            };
+            let waiting = self.waits_for(volume);
             let name = volume.name.value.clone();
             self.waiting.borrow_mut().insert(name, waiting);
         }
         self.waits.notify();
         self.try_waiting();
         self.attempts_ended(START_MAX).await;
+    }
+
+    /// A volume that was served, and is not any more for `why`, is tried again.
+    pub(super) fn wait_again(&self, volume: &config::Volume, why: Refusal) {
+        let mut waiting = self.waits_for(volume);
+        waiting.why = why;
+        let name = volume.name.value.clone();
+        self.waiting.borrow_mut().insert(name, waiting);
+        self.waits.notify();
+    }
+
+    fn waits_for(&self, volume: &config::Volume) -> Waiting {
+        Waiting {
+            volume: volume.clone(),
+            why: String::new(),
+            next: self.env().timer.now(),
+            pause: PAUSE,
+            trying: false,
+            said: BTreeSet::new(),
+        }
     }
 
     /// Tries waiting volumes again when it is their time.

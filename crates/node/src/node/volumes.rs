@@ -16,6 +16,7 @@ use control::plan::Change;
 use control::status::LATENCY_BOUNDS_US;
 use filter::{Profiled, Tapped, Timed};
 use futures_util::future::join_all;
+use std::cmp::Ordering;
 
 impl<P: Platform> Node<P> {
     pub(super) async fn add_volume(
@@ -267,6 +268,14 @@ impl<P: Platform> Node<P> {
         // What is held back for a snapshot goes on: it is to end.
         let _ = volume.inner().cached().resume();
         volume.inner().go_on();
+        self.take_down(name).await?.map_err(|error| {
+            format!("the volume is removed, but its origin may have lost writes: {error}; check it")
+        })
+    }
+
+    /// Serves a volume without a log no longer, and releases its origin: how that has ended.
+    async fn take_down(&self, name: &Name) -> Result<IoResult, Refusal> {
+        let volume = self.volume(name.as_str())?;
         // Clients' writes that were acknowledged are made durable before the
         // device is released.
         self.withdraw(name, self.frontends.len())
@@ -274,14 +283,48 @@ impl<P: Platform> Node<P> {
             .map_err(refusal)?;
         let flushed = volume.flush().await;
         volume.inner().cached().close().await;
-        let served = self.volumes.borrow_mut().remove(name).ok_or_else(none)?;
+        let (_, served) = self.served(name.as_str())?;
+        self.volumes.borrow_mut().remove(name);
         let pool = self.pool(served.pool.as_str())?;
         pool.cache.forget(name.as_str());
         pool.cache.remember().await;
         let closed = self.devices.close(&served.origin).await;
-        flushed.and(closed).map_err(|error| {
-            format!("the volume is removed, but its origin may have lost writes: {error}; check it")
-        })
+        Ok(flushed.and(closed))
+    }
+
+    /// Serves a volume with all that its origin has by now. Clients connect again, as after a
+    /// restart, and what the pool holds of it is forgotten.
+    pub(super) async fn grow(&self, name: &str) -> Result<(), Refusal> {
+        let (name, served) = self.served(name)?;
+        let config = self.devices.config();
+        let volume = config.volumes.iter().find(|v| v.name.value == name);
+        let volume = volume.ok_or("it is not in the configuration")?;
+        let origin = self.known(&served.origin)?;
+        if let Some(why) = stays_as_it_is(&served, volume, &origin) {
+            return Err(format!("volume {name} {why}"));
+        }
+        let before = served.volume.geometry().sectors;
+        // One that cannot be flushed keeps its clients.
+        served.volume.flush().await.map_err(refusal)?;
+        drop(served);
+        let ended = self.take_down(&name).await?;
+        if let Err(why) = self.open_volume(volume, &origin).await {
+            self.wait_again(volume, why.clone());
+            return Err(format!(
+                "volume {name} is not served, and tried again: {why}"
+            ));
+        }
+        let lost = |error| format!("volume {name} is served, but may have lost writes: {error}");
+        ended.map_err(lost)?;
+        let now = self.volume(name.as_str())?.geometry().sectors;
+        let [was, is] = [before, now].map(|size| config::Bytes(size.bytes()));
+        match now.cmp(&before) {
+            Ordering::Greater => Ok(()),
+            Ordering::Equal => Err(format!("volume {name} has not grown: its origin has {is}")),
+            Ordering::Less => Err(format!(
+                "volume {name} had {was} and has {is} now; if its origin was cut short, restore it"
+            )),
+        }
     }
 
     /// Changes what a volume does with its pool. One with a log gives that up.
@@ -343,6 +386,31 @@ impl<P: Platform> Node<P> {
         }
         done.map_err(refusal)
     }
+}
+
+/// Why a volume cannot be served anew with what its origin has by now.
+fn stays_as_it_is<P: Platform>(
+    served: &Served<P>,
+    volume: &config::Volume,
+    origin: &Source,
+) -> Option<&'static str> {
+    let fronted = served.volume.inner();
+    if fronted.log().is_some() {
+        return Some(
+            "has a log: turn it off by `hotset volume off`, grow it, and turn it on again",
+        );
+    }
+    if fronted.cached().is_quiesced() {
+        return Some("is quiesced; resume it first");
+    }
+    if volume.size.is_some() {
+        return Some("has the `size` of the configuration, which is changed by `hotset reload`");
+    }
+    if served.about.doors.ublk.is_some() {
+        return Some("is a block device, which grows when the daemon is started again");
+    }
+    let is_array = matches!(origin, Source::Array(_));
+    is_array.then_some("is on an array, which keeps its size")
 }
 
 /// Why the origin of a volume cannot be opened. Only an origin can be served without being written.

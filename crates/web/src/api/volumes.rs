@@ -174,6 +174,19 @@ pub async fn set_quiesced(
     change(&app, &operator, request).await
 }
 
+/// Serve a volume with all that its origin has by now; clients connect again
+#[utoipa::path(post, path = "/api/v1/volumes/{volume}/grow", tag = "volumes",
+    params(("volume" = String, Path)), responses(
+    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn grow(
+    operator: Operator,
+    State(app): State<App>,
+    Path(volume): Path<String>,
+) -> Result<StatusCode, Problem> {
+    change(&app, &operator, Request::GrowVolume { volume }).await
+}
+
 /// Forget what is cached of a volume whose origin others have changed
 #[utoipa::path(post, path = "/api/v1/volumes/{volume}/invalidate", tag = "volumes",
     params(("volume" = String, Path)), responses(
