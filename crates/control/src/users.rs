@@ -50,6 +50,8 @@ pub fn of_file(path: &Path) -> Vec<String> {
     let mut users: Vec<String> = lockers(&locks, &place).iter().map(|p| process(p)).collect();
     if file.file_type().is_block_device() {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+        users.extend(swapped(&swaps, path));
         for folder in with_partitions(&numbers(file.rdev(), false)) {
             let number = fs::read_to_string(folder.join("dev")).unwrap_or_default();
             users.extend(mounted(&mounts, number.trim()));
@@ -104,6 +106,13 @@ fn mounted(mounts: &str, number: &str) -> Vec<String> {
         (words.get(2) == Some(&number)).then(|| format!("the mount at {}", words[4]))
     };
     mounts.lines().filter_map(of).collect()
+}
+
+/// Swap, if it is on the device at `path`.
+fn swapped(swaps: &str, path: &Path) -> Option<String> {
+    let path = path.canonicalize().ok()?;
+    let is_it = |line: &str| line.split_whitespace().next() == path.to_str();
+    swaps.lines().any(is_it).then(|| "swap".into())
 }
 
 /// The inodes of sockets that listen on a port of `address`, by a table of the kernel's.
@@ -217,6 +226,9 @@ mod tests {
         assert_eq!(at("127.0.0.2:10834"), ["4713"]);
         let mounts = "29 1 8:1 / /boot rw - ext4 /dev/sda1 rw\n30 1 8:2 / / rw - ext4 x rw\n";
         assert_eq!(mounted(mounts, "8:1"), ["the mount at /boot"]);
+        let swaps = "Filename Type Size\n/dev/null partition 8 0 -2\n";
+        assert_eq!(swapped(swaps, Path::new("/dev/null")), Some("swap".into()));
+        assert_eq!(swapped(swaps, Path::new("/dev/zero")), None);
         let locks = "1: FLOCK  ADVISORY  WRITE 12 08:01:77 0 EOF\n\
                      2: POSIX  ADVISORY  WRITE 13 08:01:77 0 EOF\n";
         assert_eq!(lockers(locks, "08:01:77"), ["12"]);

@@ -187,6 +187,42 @@ fn a_socket_path_in_use() {
 }
 
 #[test]
+fn what_is_in_use_is_named_with_its_user() {
+    let place = Place::usual();
+    let me = format!("(process {})", std::process::id());
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let tcp = format!("tcp = \"{}\"", port.local_addr().unwrap());
+    place.config(&USUAL.replace("unix = \"$/nbd\"", &tcp));
+    let serve = || {
+        let mut serve = hotset();
+        serve
+            .args(["serve", "--config"])
+            .arg(place.path("hotset.toml"));
+        serve
+    };
+    let check = || {
+        let mut check = hotset();
+        check.arg("check").arg(place.path("hotset.toml"));
+        check
+    };
+    refused(&mut check(), 2, &["cannot be listened on, for", &me]);
+    refused(&mut serve(), 1, &["is in use by", &me]);
+    place.config(USUAL);
+    let held = UnixListener::bind(place.path("nbd")).unwrap();
+    refused(&mut serve(), 2, &["the socket", "is in use by", &me]);
+    drop(held);
+    fs::remove_file(place.path("nbd")).unwrap();
+    let device = fs::File::open(place.path("pool")).unwrap();
+    device.lock().unwrap();
+    let said = crate::common::run(&mut check());
+    assert!(
+        said.contains("pool is in use by") && said.contains(&me),
+        "{said}"
+    );
+    refused(&mut serve(), 1, &["pool", "is in use by", &me]);
+}
+
+#[test]
 fn a_socket_left_by_a_dead_process_is_replaced() {
     let place = Place::usual();
     drop(UnixListener::bind(place.path("nbd")).unwrap());
