@@ -81,6 +81,8 @@ sections! {
             "Bytes a second that a rebuild or a scrub moves while clients do I/O; else it takes what the members give.";
         scrub_interval: Duration = "30d",
             "How long after a scrub the next one begins by itself: copies, or data and parity, are compared, and what cannot be read of one is written again from the others. 0s: none does.";
+        start_degraded: bool = false,
+            "Start although members are not there that may hold newer data. The risk: what they alone hold is missing without a word, and members that are there by turns end as a [split brain](commands/array.md#split-brain).";
         raw: bool = false,
             "Use whole devices, from their first byte on, without superblocks: linear and raid0 alone. The order of members then matters always.";
     }

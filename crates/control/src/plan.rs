@@ -336,9 +336,19 @@ fn array(before: &Array, now: &Array, used: &BTreeSet<Name>, steps: &mut Vec<Ste
         }
         return;
     }
-    const BY_HAND: [&str; 2] = ["members", "spares"];
-    for (line, what) in differences("array", before, now, &BY_HAND) {
+    const APART: [&str; 3] = ["members", "spares", "start_degraded"];
+    for (line, what) in differences("array", before, now, &APART) {
         steps.push(Step::new(Some(line), what, Err(IN_USE)));
+    }
+    if before.start_degraded.value != now.start_degraded.value {
+        let what = format!("array {name}: `start_degraded` counts when it next starts");
+        let (array, start_degraded) = (name.clone(), now.start_degraded.clone());
+        let line = Some(start_degraded.line);
+        let change = Change::StartDegraded {
+            array,
+            start_degraded,
+        };
+        steps.push(Step::new(line, what, Ok(change)));
     }
     let [members, spares] = [
         (&before.members.value, &now.members.value),

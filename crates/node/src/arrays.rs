@@ -74,7 +74,13 @@ impl<P: Platform> Devices<P> {
     pub fn open<'a>(&'a self, source: &'a Source, role: Role) -> Later<'a, IoResult<Lease<P>>> {
         Box::pin(async move {
             let lease = match source {
-                Source::Array(array) => self.assemble(array, role, Start::default()).await?,
+                Source::Array(array) => {
+                    let start = Start {
+                        without_absent: array.start_degraded.value,
+                        ..Start::default()
+                    };
+                    self.assemble(array, role, start).await?
+                }
                 Source::Device(device) => {
                     let reserved = self.reserve(source.name(), role)?;
                     Lease::new(reserved, place::open(&self.platform, device, role).await?)

@@ -15,6 +15,8 @@ use std::rc::{Rc, Weak};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Start {
     /// Start although members are absent that may hold newer data.
+    pub without_absent: bool,
+    /// That, and take older images of members, or what a journal that cannot be read leaves open.
     pub degraded: bool,
 }
 

@@ -26,6 +26,11 @@ pub fn agree(config: &Config, problems: &mut Vec<Problem>) {
             let what = format!("{} has no use for a spare", array.level.name());
             problems.push(Problem::new(spares.line, what, "remove `spares`"));
         }
+        let start = &array.start_degraded;
+        if !array.level.value.is_redundant() && start.value {
+            let what = format!("{} cannot start degraded", array.level.name());
+            problems.push(Problem::new(start.line, what, "remove `start_degraded`"));
+        }
         let members = array.members.value.iter().chain(&spares.value);
         for device in config.devices.iter().filter(|d| d.read_only.value) {
             if members.clone().any(|name| *name == device.name.value) {
@@ -145,6 +150,15 @@ pub(super) fn warn(config: &Config, found: &mut Vec<Problem>) {
         .iter()
         .filter(|a| a.level.value.is_redundant())
     {
+        if array.start_degraded.value {
+            let what = format!(
+                "array {} starts without members that may hold newer data: what they alone hold is \
+                 missing without a word, and members that are there by turns end as a split brain",
+                array.name.value
+            );
+            let remedy = "leave `start_degraded` out where old data are worse than none";
+            found.push(Problem::new(array.start_degraded.line, what, remedy));
+        }
         let mut all = BTreeSet::new();
         controllers(config, &array.name.value, &mut all);
         for lost in all

@@ -60,6 +60,13 @@ pub enum Change {
         /// What has its place.
         device: Name,
     },
+    /// Whether an array starts although members are absent, when it next does.
+    StartDegraded {
+        /// The array.
+        array: Name,
+        /// Whether it does.
+        start_degraded: At<bool>,
+    },
     /// Whether a pool forgets what it holds at the next start.
     Cold {
         /// The pool.
@@ -151,6 +158,12 @@ impl Change {
                     // A spare that served, or the device that was to take its place.
                     None => spares.retain(|spare| spare != member),
                 }
+            }),
+            Change::StartDegraded {
+                array,
+                start_degraded,
+            } => with_array(config, array, |array| {
+                array.start_degraded = start_degraded.clone();
             }),
             Change::Cold { pool, cold } => {
                 let pool = config.pools.iter_mut().find(|p| p.name.value == *pool);

@@ -123,6 +123,11 @@ fn each_difference_is_a_step_with_its_line_and_says_what_it_needs() {
         ),
         (
             "level = \"raid1\"",
+            "level = \"raid1\"\nstart_degraded = true",
+            "line 24: array mirror: `start_degraded` counts when it next starts",
+        ),
+        (
+            "level = \"raid1\"",
             "level = \"raid1\"\ndetection = \"1s\"",
             "line 24: array mirror: `detection` was \"10s\", becomes \"1s\"; this needs",
         ),

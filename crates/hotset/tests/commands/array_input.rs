@@ -180,6 +180,34 @@ fn the_half_that_may_be_old_starts_only_on_demand() {
 }
 
 #[test]
+fn the_half_that_may_be_old_starts_by_itself_where_that_is_wanted() {
+    let place = place("raid1", &["a", "b"]);
+    run(&mut array(&place, "create disk"));
+    fs::rename(place.path("a"), place.path("away")).unwrap();
+    let daemon = waits(&place, &["may have continued without"]);
+    // The file says it while the daemon runs; the next attempt starts it.
+    config(&place, "raid1", &["a", "b"], "start_degraded = true");
+    let changed = run(&mut place.command("reload"));
+    assert!(
+        changed.contains("`start_degraded` counts when"),
+        "{changed}"
+    );
+    let is = |state: &str| daemon.status()["arrays"][0]["state"] == state;
+    until("the start", || is("degraded"));
+    daemon.stop();
+    let file = place.path("hotset.toml");
+    let checked = run(hotset().arg("check").arg(&file));
+    assert!(checked.contains("end as a split brain"), "{checked}");
+    let daemon = place.serve();
+    assert_eq!(daemon.status()["arrays"][0]["state"], "degraded");
+    // What is back is filled with what it missed.
+    fs::rename(place.path("away"), place.path("a")).unwrap();
+    until("the rebuild", || {
+        daemon.status()["arrays"][0]["state"] == "healthy"
+    });
+}
+
+#[test]
 fn two_members_with_one_role_are_refused() {
     let place = place("raid1", &["a", "b"]);
     run(&mut array(&place, "create disk"));
@@ -221,12 +249,12 @@ fn an_array_is_started_once() {
     refused(
         &mut array(&place, "assemble disk"),
         1,
-        &["a", "in use by another process"],
+        &["a", "in use by hotset (process", "stop that first"],
     );
     refused(
         &mut array(&place, "create disk --yes"),
         1,
-        &["in use by another process"],
+        &["in use by hotset (process"],
     );
     drop(daemon);
 }

@@ -431,6 +431,7 @@ impl<P: Platform> Node<P> {
             | Change::GiveMember { .. }
             | Change::Exchanged { .. }
             | Change::Cold { .. }
+            | Change::StartDegraded { .. }
             | Change::PutLog(_) => (),
         }
         self.note(change);

@@ -44,7 +44,10 @@ async fn assemble_soon(
     degraded: bool,
     outside: &Outside,
 ) -> IoResult<Array> {
-    let start = Start { degraded };
+    let start = Start {
+        degraded,
+        ..Start::default()
+    };
     let (fresh, options) = (outside.fresh(), outside.options());
     let starting = assemble(env, Some("array"), fresh, candidates, start, options);
     if outside.scenario.trouble != Trouble::Hangs {

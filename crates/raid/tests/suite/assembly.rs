@@ -81,7 +81,10 @@ fn an_array_does_not_start_on_members_that_may_be_old() {
         let message = refused(bench.assemble(&[0]).await);
         assert!(message.contains("may have continued without"), "{message}");
         let candidates = bench.candidates(&[0]);
-        let start = Start { degraded: true };
+        let start = Start {
+            without_absent: true,
+            ..Start::default()
+        };
         let array = assemble(&bench.env, None, bench.uuid(), candidates, start, options())
             .await
             .unwrap();
@@ -110,8 +113,11 @@ fn members_that_diverged_are_refused() {
     run(4, 1, &[8; 2], async |bench| {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         drop(array);
-        let start = Start { degraded: true };
         for index in [0, 1] {
+            let start = Start {
+                without_absent: index == 0,
+                degraded: index == 1,
+            };
             let candidates = bench.candidates(&[index]);
             let array = assemble(&bench.env, None, bench.uuid(), candidates, start, options())
                 .await
@@ -230,7 +236,10 @@ fn no_array_starts_on_a_member_that_is_being_filled() {
         bench.sleep(1000).await;
         for degraded in [false, true] {
             let candidates = bench.candidates(&[2]);
-            let start = Start { degraded };
+            let start = Start {
+                degraded,
+                ..Start::default()
+            };
             let refusal = refused(
                 assemble(&bench.env, None, bench.uuid(), candidates, start, options()).await,
             );

@@ -250,7 +250,10 @@ pub fn refused<T>(result: IoResult<T>) -> String {
 }
 
 /// Starts although what is absent may be newer.
-pub const FORCED: Start = Start { degraded: true };
+pub const FORCED: Start = Start {
+    without_absent: true,
+    degraded: true,
+};
 
 /// A copy of the superblock of `disk`.
 pub async fn read_copy(bench: &Bench, disk: usize, copy: u64) -> Buf {

@@ -23,7 +23,10 @@ async fn leg(bench: &Bench, inner: Option<Level>, pair: [usize; 2]) -> Candidate
         return bench.candidate(pair[1]);
     };
     // The members of an inner mirror that alone hold data are waited for.
-    let start = Start { degraded: true };
+    let start = Start {
+        degraded: true,
+        ..Start::default()
+    };
     let found = match inner {
         Some(Level::Raid1) => bench.candidates(&pair[1..]),
         _ => bench.candidates(&pair),

@@ -31,7 +31,10 @@ fn slow(disks: &[TargetId]) -> Vec<Rule> {
 /// The array of the second disk alone, which has its power back.
 async fn assemble_second(bench: &Bench) -> Array {
     bench.sleep(1).await;
-    let start = Start { degraded: true };
+    let start = Start {
+        degraded: true,
+        ..Start::default()
+    };
     bench.start(&[1], start).await.unwrap()
 }
 

@@ -51,7 +51,14 @@ pub fn assemble(
             let Some(Source::Array(array)) = devices.find(&name) else {
                 return Err(format!("no array is named {name}"));
             };
-            let made = devices.assemble(&array, Role::Origin, Start { degraded });
+            let made = devices.assemble(
+                &array,
+                Role::Origin,
+                Start {
+                    degraded,
+                    ..Start::default()
+                },
+            );
             made.await.map_err(|error| error.to_string())?.keep();
         }
         Ok(())
