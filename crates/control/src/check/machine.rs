@@ -5,7 +5,6 @@ use crate::config::{At, Bytes, Config, Device, Listen, Name, Volume, VolumeMode}
 use crate::memory::{self, LOG_BLOCK_BYTES};
 use crate::problem::Problem;
 use crate::users;
-use writelog::{JOURNAL_BYTES_MIN, LOG_BYTES_MIN};
 use nbd::tls::{Acceptor, Identity, valid_between};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
