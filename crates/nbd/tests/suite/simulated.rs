@@ -77,19 +77,24 @@ where
 }
 
 #[test]
-fn a_disk_of_4096_is_offered_as_one_and_any_offset_is_served() {
+fn a_disk_of_4096_is_offered_as_one() {
     for native in [Sectors(1), Sectors(8)] {
+        let offered = Rc::new(Cell::new(None));
+        let found = offered.clone();
         let mut geometry = Geometry::new("disk", Sectors::from_mib(MIB), Sectors(8));
         geometry.native = native;
-        let client = async |local: Local<SimDriver>, env: Env| {
-            let options = Options::new(address(), "");
-            let client = Client::connect(env.clone(), local.connector(), options).await;
-            let client = client.unwrap();
-            assert_eq!(client.geometry().native, native);
-            assert_eq!(client.geometry().block, native);
+        let client = move |local: Local<SimDriver>, env: Env| {
+            let found = found.clone();
+            async move {
+                let options = Options::new(address(), "");
+                let client = Client::connect(env.clone(), local.connector(), options).await;
+                let client = client.unwrap();
+                found.set(Some((client.geometry().native, client.geometry().block)));
+            }
         };
         let (outcome, _) = back_to_back_on(geometry, 1, Plan::default(), client);
-        assert_eq!(outcome, Outcome::Ended);
+        assert_eq!(outcome, Outcome::Done);
+        assert_eq!(offered.get(), Some((native, native)));
     }
 }
 
