@@ -152,14 +152,7 @@ fn open_named(path: &Path, options: &DiskOptions, name: &str) -> IoResult<Disk> 
     geometry.rotational = queue.read("rotational").as_deref() == Some("1");
     if is_block_device {
         geometry.native = limits.preferred;
-        geometry.volatile = queue.read("write_cache").as_deref() != Some("write through");
-        let optimal = queue.read("optimal_io_size").and_then(|n| n.parse().ok());
-        if let Some(optimal) = optimal.and_then(Sectors::from_bytes)
-            && optimal.0 > block.0
-            && optimal.0.is_multiple_of(block.0)
-        {
-            geometry.optimal = optimal;
-        }
+        describe(&mut geometry, &queue);
     }
     let file_system = (!is_block_device).then(|| file_system_of(&file));
     Ok(Disk {
@@ -175,6 +168,18 @@ fn open_named(path: &Path, options: &DiskOptions, name: &str) -> IoResult<Disk> 
         lost: AtomicBool::new(false),
         closed: AtomicBool::new(false),
     })
+}
+
+/// What the kernel says of a block device's queue.
+fn describe(geometry: &mut Geometry, queue: &Queue) {
+    geometry.volatile = queue.read("write_cache").as_deref() != Some("write through");
+    let optimal = queue.read("optimal_io_size").and_then(|n| n.parse().ok());
+    if let Some(optimal) = optimal.and_then(Sectors::from_bytes)
+        && optimal.0 > geometry.block.0
+        && optimal.0.is_multiple_of(geometry.block.0)
+    {
+        geometry.optimal = optimal;
+    }
 }
 
 fn invalid(what: &'static str) -> IoError {

@@ -88,7 +88,7 @@ function ReplaceLog(props: { volume: Volume; devices: string[] }) {
         run={replace}
       >
         <p>
-          {volume.origin} gets first what it lacks, with clients served, and the log begins anew with{" "}
+          {volume.origin} gets first what it lacks, with clients served, and the log begins again with{" "}
           {by.value.device.trim()}. {old} is blanked if it answers.
         </p>
       </Confirmed>

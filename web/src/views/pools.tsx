@@ -54,7 +54,7 @@ function PoolCard(props: { pool: Pool }) {
               <Confirmed label="Take out" danger run={() => change("DELETE", `${path}/${segment(member.name)}`)}>
                 <p>
                   What {member.name} holds of pool {pool.name} is forgotten, and is read from the origins again. No data are
-                  lost. It is put back below by its name, and filled anew.
+                  lost. It is put back below by its name, and filled again.
                 </p>
               </Confirmed>
             </td>

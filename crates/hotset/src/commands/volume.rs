@@ -174,10 +174,7 @@ pub fn run(command: Volume) -> Result<(), Failure> {
             }
             (change, mode_set(volume, mode, &log, journal, controllers)?)
         }
-        Volume::Off { change, volume } => {
-            announce(&change.control, &volume)?;
-            (change, Request::SetOff { volume, off: true })
-        }
+        Volume::Off { change, volume } => turned_off(change, volume)?,
         Volume::On { change, volume } => (change, Request::SetOff { volume, off: false }),
         Volume::ReplaceLog {
             control,
@@ -187,9 +184,11 @@ pub fn run(command: Volume) -> Result<(), Failure> {
             controller,
         } => {
             announce(&control, &volume)?;
-            let change = control.lasting();
             let by = log_device(&by, &mut controller.into_iter());
-            (change, Request::ReplaceLog { volume, device, by })
+            (
+                control.lasting(),
+                Request::ReplaceLog { volume, device, by },
+            )
         }
         Volume::Quiesce { control, volume } => (control.once(), Request::Quiesce { volume }),
         Volume::Resume { control, volume } => (control.once(), Request::Resume { volume }),
@@ -238,6 +237,12 @@ fn origin_of(text: &str, read_only: bool) -> (String, Option<String>) {
             (name, Some(section.finish()))
         }
     }
+}
+
+/// Turning a volume off, which may owe something first.
+fn turned_off(change: Change, volume: String) -> Result<(Change, Request), Failure> {
+    announce(&change.control, &volume)?;
+    Ok((change, Request::SetOff { volume, off: true }))
 }
 
 /// A change of mode, with the devices of a log.

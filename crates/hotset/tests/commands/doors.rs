@@ -102,7 +102,7 @@ fn vhost(monitor: &mut UnixStream, request: u32, payload: &[u8], replies: bool) 
     payload
 }
 
-/// The size of a disk, as a monitor that connects to it is told.
+/// The size of a disk, as passed to a monitor that connects.
 fn disk_bytes(place: &Place) -> u64 {
     let mut monitor = UnixStream::connect(place.path("vol.sock")).unwrap();
     let features = vhost(&mut monitor, 1, &[], true);

@@ -36,7 +36,7 @@ pub struct Features {
 pub struct BlockSizes {
     /// Every offset and length is a multiple of this power of two.
     pub min: u32,
-    /// The one that clients are told, at least `min`: what is on a disk with larger blocks is made
+    /// The one that is notified to clients, at least `min`: what is on a disk with larger blocks is made
     /// and found by who counts in these.
     pub min_offered: u32,
     /// What is fast.

@@ -388,7 +388,7 @@ impl<P: Platform> Node<P> {
     }
 }
 
-/// Why a volume cannot be served anew with what its origin has by now.
+/// Why a volume cannot be served again with what its origin has by now.
 fn stays_as_it_is<P: Platform>(
     served: &Served<P>,
     volume: &config::Volume,

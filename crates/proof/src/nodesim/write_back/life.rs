@@ -287,12 +287,18 @@ impl Living {
 /// Gives the log up and begins it, again and again, until clients are to end. Nothing refuses that.
 async fn changes(outside: Rc<Outside>, node: Running, timer: Timer, mut rng: Rng) {
     while !outside.over.get() {
-        for mode in ["write-through", "write-back"] {
-            let changed = node.ask(Request::set_mode(VOLUME, mode)).await;
-            match changed {
+        let by_mode = ["write-through", "write-back"].map(|mode| Request::set_mode(VOLUME, mode));
+        let turned = [true, false].map(|off| Request::SetOff {
+            volume: VOLUME.into(),
+            off,
+        });
+        let both = if rng.below(2) == 0 { by_mode } else { turned };
+        for change in both {
+            let what = format!("{change:?}");
+            match node.ask(change).await {
                 Ok(_) => outside.meet(Class::Mode),
                 Err(_) if outside.over.get() => return,
-                Err(why) => return outside.violate(format!("{mode} is refused: {why}")),
+                Err(why) => return outside.violate(format!("{what} is refused: {why}")),
             }
             let pause = Nanos(rng.below(100_000_000));
             timer.sleep(pause).await;
