@@ -156,11 +156,7 @@ pub enum Volume {
 
 pub fn run(command: Volume) -> Result<(), Failure> {
     let (change, request) = match command {
-        Volume::List { control, json } => {
-            let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
-            let status = client.status().map_err(Failure::runtime)?;
-            return listed(json, &status.volumes, &volumes(&status));
-        }
+        Volume::List { control, json } => return list(&control, json),
         Volume::SetMode {
             change,
             volume,
@@ -174,7 +170,9 @@ pub fn run(command: Volume) -> Result<(), Failure> {
             }
             (change, mode_set(volume, mode, &log, journal, controllers)?)
         }
-        Volume::Off { change, volume } => turned_off(change, volume)?,
+        Volume::Off { change, volume } => {
+            gives_up_log(change, Request::SetOff { volume, off: true })?
+        }
         Volume::On { change, volume } => (change, Request::SetOff { volume, off: false }),
         Volume::ReplaceLog {
             control,
@@ -183,12 +181,11 @@ pub fn run(command: Volume) -> Result<(), Failure> {
             by,
             controller,
         } => {
-            announce(&control, &volume)?;
             let by = log_device(&by, &mut controller.into_iter());
-            (
+            gives_up_log(
                 control.lasting(),
                 Request::ReplaceLog { volume, device, by },
-            )
+            )?
         }
         Volume::Quiesce { control, volume } => (control.once(), Request::Quiesce { volume }),
         Volume::Resume { control, volume } => (control.once(), Request::Resume { volume }),
@@ -221,11 +218,16 @@ pub fn run(command: Volume) -> Result<(), Failure> {
             (change, Request::AddVolume { volume, device })
         }
         Volume::Remove { change, volume } => {
-            announce(&change.control, &volume)?;
-            (change, Request::RemoveVolume { volume })
+            gives_up_log(change, Request::RemoveVolume { volume })?
         }
     };
     change.carry_out(&request)
+}
+
+fn list(control: &Control, json: bool) -> Result<(), Failure> {
+    let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
+    let status = client.status().map_err(Failure::runtime)?;
+    listed(json, &status.volumes, &volumes(&status))
 }
 
 /// The name of an origin, and its section if it is new.
@@ -239,10 +241,12 @@ fn origin_of(text: &str, read_only: bool) -> (String, Option<String>) {
     }
 }
 
-/// Turning a volume off, which may owe something first.
-fn turned_off(change: Change, volume: String) -> Result<(Change, Request), Failure> {
-    announce(&change.control, &volume)?;
-    Ok((change, Request::SetOff { volume, off: true }))
+/// A change for which a volume gives up its log, once it is printed what that owes.
+fn gives_up_log(change: Change, request: Request) -> Result<(Change, Request), Failure> {
+    if let Some(volume) = request.volume() {
+        announce(&change.control, volume)?;
+    }
+    Ok((change, request))
 }
 
 /// A change of mode, with the devices of a log.
