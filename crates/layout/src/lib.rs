@@ -65,7 +65,7 @@ pub use page::{PageError, PageHeader};
 pub use pair::{Pair, Paired};
 pub use plan::{Area, BITMAP_BLOCKS, Plan, PlanError, WITNESS_BLOCKS, WITNESS_TABLES};
 pub use record::Row;
-pub use segment::{Segment, SegmentCopy, SegmentRow};
+pub use segment::{LOG_NUMBER, Segment, SegmentCopy, SegmentRow};
 pub use signature::{Foreign, PROBE_BYTES, foreign};
 pub use summary::{Summary, SummaryRow, SummaryWriter};
 pub use superblock::{MEMBERS_MAX, Member, MemberRow, Role, Superblock, SuperblockRow};

@@ -1,6 +1,6 @@
 //! A record of the write-back log: a header, and then the blocks of writes.
 //!
-//! Invariant: a record of another segment, log or pool, or with a torn block, is none: its header
+//! Invariant: a record of another segment or log, or with a torn block, is none: its header
 //! has the CRC32C of each block.
 
 use crate::page::{BODY_BYTES, PageError, PageHeader, kind, open, seal};
@@ -25,7 +25,7 @@ record! {
         16 done_to: u64, "every record before this number is at the origin, durably";
         24 fence: u64, "the first number of its incarnation: what earlier ones had from there on is void";
         32 written_at: u64, "when it was written, in nanoseconds of a clock that all incarnations share";
-        40 log: u32, "the log that it belongs to";
+        40 log: u32, "1, the log's number: its salt tells logs apart";
         44 extents: u16, "extents that follow, at most 128";
         46 blocks: u16, "blocks after the header, at most 128";
         48 durable_to: u64, "every record before this number was durable when it was written, on each copy that was trusted; 0 if that is unknown";
@@ -100,7 +100,7 @@ pub struct Record {
 
 impl Record {
     /// Writes it to a block.
-    pub fn encode(&self, pool: Uuid, out: &mut [u8]) {
+    pub fn encode(&self, log: Uuid, out: &mut [u8]) {
         let blocks = data_blocks(&self.extents);
         assert!(blocks == self.crcs.len() as u64 && blocks <= u64::from(RECORD_BLOCKS_MAX));
         assert!(self.extents.len() <= RECORD_EXTENTS_MAX as usize);
@@ -132,12 +132,12 @@ impl Record {
             body[at..at + 4].copy_from_slice(&crc.to_le_bytes());
             at += 4;
         }
-        seal(out, RECORD_KIND, pool, self.number, at, self.incarnation);
+        seal(out, RECORD_KIND, log, self.number, at, self.incarnation);
     }
 
     /// Reads a header.
-    pub fn decode(block: &[u8], pool: Uuid) -> Result<Record, PageError> {
-        let (header, body) = open(block, RECORD_KIND, pool)?;
+    pub fn decode(block: &[u8], log: Uuid) -> Result<Record, PageError> {
+        let (header, body) = open(block, RECORD_KIND, log)?;
         let (row, rest) = body
             .split_at_checked(RecordRow::BYTES)
             .ok_or(PageError::Nonsense)?;

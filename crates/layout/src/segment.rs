@@ -2,7 +2,7 @@
 //!
 //! An area of segments of 1 MiB, each a header and then records; a record is a header
 //! and its blocks. Both copies of a segment hold the same bytes, so the salt is the
-//! pool's. A record is whole only with all of its blocks: its header has their CRC32C.
+//! log's. A record is whole only with all of its blocks: its header has their CRC32C.
 //!
 //! ```text
 //! segment: header | record | record | ...          record: header | block | block ...
@@ -11,7 +11,7 @@
 //! The header also has the summary of the segment before (`summary`).
 //!
 //! Invariants:
-//!     a record of another segment, log or pool, or with a torn block, is none
+//!     a record of another segment or log, or with a torn block, is none
 //!     of two records with one number the one of the later incarnation holds
 //!     a record at or past the fence of a later incarnation than its own is void
 
@@ -25,8 +25,8 @@ const SEGMENT_KIND: u32 = kind(*b"HSSG");
 record! {
     /// What a segment's header has after the header of every block.
     SegmentRow, 32 {
-        0 log: u32, "the log that it belongs to";
-        4 volume: u32, "the id of the volume whose log that is";
+        0 log: u32, "1, the log's number: its salt tells logs apart";
+        4 volume: u32, "1, the volume's number: a log has one volume";
         8 member: u16, "the member with the first copy";
         10 mate: u16, "the member with the second";
         12 slot: u32, "which segment of its area the first copy is";
@@ -35,6 +35,10 @@ record! {
         24 reserved2: u64, "zero";
     }
 }
+
+/// The number of each log, and of its volume, in segments and records: a log has its devices
+/// for itself, and its uuid is the salt of both.
+pub const LOG_NUMBER: u32 = 1;
 
 const _: () = assert!(SegmentRow::BYTES == SUMMARY_AT);
 
@@ -54,10 +58,8 @@ pub struct Segment {
     pub number: u64,
     /// The incarnation that wrote it.
     pub incarnation: u32,
-    /// The log.
+    /// [`LOG_NUMBER`].
     pub log: u32,
-    /// The volume.
-    pub volume: u32,
     /// Both copies.
     pub copies: [SegmentCopy; 2],
     /// Of the segment before.
@@ -66,11 +68,11 @@ pub struct Segment {
 
 impl Segment {
     /// Writes it to a block.
-    pub fn encode(&self, pool: Uuid, out: &mut [u8]) {
+    pub fn encode(&self, log: Uuid, out: &mut [u8]) {
         let [first, second] = self.copies;
         let row = SegmentRow {
             log: self.log,
-            volume: self.volume,
+            volume: LOG_NUMBER,
             member: first.member,
             mate: second.member,
             slot: first.slot,
@@ -85,12 +87,12 @@ impl Segment {
             summary.encode(&mut body[used..]);
             used += summary.bytes();
         }
-        seal(out, SEGMENT_KIND, pool, self.number, used, self.incarnation);
+        seal(out, SEGMENT_KIND, log, self.number, used, self.incarnation);
     }
 
     /// Reads one.
-    pub fn decode(block: &[u8], pool: Uuid) -> Result<Segment, PageError> {
-        let (header, body) = open(block, SEGMENT_KIND, pool)?;
+    pub fn decode(block: &[u8], log: Uuid) -> Result<Segment, PageError> {
+        let (header, body) = open(block, SEGMENT_KIND, log)?;
         let (row, rest) = body
             .split_at_checked(SegmentRow::BYTES)
             .ok_or(PageError::Nonsense)?;
@@ -101,7 +103,6 @@ impl Segment {
             number: header.number,
             incarnation: header.generation,
             log: row.log,
-            volume: row.volume,
             copies: [copy(row.member, row.slot), copy(row.mate, row.mate_slot)],
             summary: summary.transpose()?,
         })

@@ -25,8 +25,6 @@ const ANSWER_HITS: u64 = 10;
 const GATHER_MAX: Nanos = Nanos::from_secs(1);
 /// And as a part of what may be lost.
 const GATHER_PART: u64 = 8;
-/// A log has its devices for itself: one log, of one volume.
-const ONLY: u32 = 1;
 
 /// A device that holds a copy of a log.
 pub(crate) type Copy<D> = WithDeadline<Leaf<D>>;
@@ -71,9 +69,7 @@ pub(crate) fn engine<C>(volume: &config::Volume, found: &Opened<C>, asked: bool)
     let max_lag = nanos(volume.max_lag.value);
     let cleaning = volume.write_back.value;
     Config {
-        pool: found.log,
-        log: ONLY,
-        volume: ONLY,
+        log: found.log,
         incarnation: found.incarnation,
         epoch: found.epoch,
         dirty_max: volume.dirty_max.value.0,

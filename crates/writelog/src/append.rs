@@ -19,8 +19,8 @@ use super::state::{Flight, RESERVE};
 use block::{Buf, Device, Extent, Fua, IoError, IoResult, Kind, Nanos, Shared};
 use futures_util::future::{Either, join, select};
 use layout::{
-    BLOCK_BYTES, Became, RECORD_BLOCKS_MAX, Record, RecordExtent, SEGMENT_BLOCKS, Segment,
-    SegmentCopy, Summary, SummaryWriter, block_crc,
+    BLOCK_BYTES, Became, LOG_NUMBER, RECORD_BLOCKS_MAX, Record, RecordExtent, SEGMENT_BLOCKS,
+    Segment, SegmentCopy, Summary, SummaryWriter, block_crc,
 };
 use std::pin::pin;
 use std::rc::Rc;
@@ -259,7 +259,7 @@ impl<P: Device> Inner<P> {
             )
         };
         let mut buf = self.env.pool.take(BLOCK_BYTES);
-        segment.encode(self.config.pool, &mut buf);
+        segment.encode(self.config.log, &mut buf);
         let slot = segment.copies[0].slot;
         let written = self
             .copies
@@ -300,8 +300,7 @@ impl<P: Device> Inner<P> {
         Segment {
             number,
             incarnation: self.config.incarnation,
-            log: self.config.log,
-            volume: self.config.volume,
+            log: LOG_NUMBER,
             copies: [0, 1].map(|copy| SegmentCopy {
                 member: member(copy),
                 slot,
@@ -346,11 +345,11 @@ impl<P: Device> Inner<P> {
                 written_at: now.0,
                 durable_to: state.durable_to,
                 complete_to: state.both_to,
-                log: self.config.log,
+                log: LOG_NUMBER,
                 extents: writes.iter().map(|write| write.extent).collect(),
                 crcs,
             };
-            record.encode(self.config.pool, &mut buf[..BLOCK_BYTES]);
+            record.encode(self.config.log, &mut buf[..BLOCK_BYTES]);
             state
                 .summary
                 .as_mut()

@@ -230,6 +230,7 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use layout::LOG_NUMBER;
     use proptest::prelude::*;
 
     fn extent(block: u64, count: u32, became: Became) -> RecordExtent {
@@ -337,7 +338,7 @@ mod tests {
                     written_at: 0,
                     durable_to: 0,
                     complete_to: 0,
-                    log: 1,
+                    log: LOG_NUMBER,
                     extents,
                     crcs: (at..at + blocks).map(|crc| !crc).collect(),
                 };

@@ -11,7 +11,7 @@ use super::stage::Stage;
 use super::{Cleaning, Inner};
 use block::{Buf, Device, Fua, IoResult};
 use layout::{
-    BLOCK_BYTES, Became, JournalCommit, RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, Record,
+    BLOCK_BYTES, Became, JournalCommit, LOG_NUMBER, RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, Record,
     RecordExtent, block_crc,
 };
 
@@ -119,7 +119,7 @@ impl<P: Device> Inner<P> {
             written_at: commit.written_at,
             durable_to: 0,
             complete_to: 0,
-            log: self.config.log,
+            log: LOG_NUMBER,
             extents,
             crcs: data.chunks(BLOCK_BYTES).map(block_crc).collect(),
         };

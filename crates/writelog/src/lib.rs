@@ -81,12 +81,8 @@ use std::rc::{Rc, Weak};
 /// The configuration of a log.
 #[derive(Clone)]
 pub struct Config {
-    /// The pool, which all its blocks name.
-    pub pool: Uuid,
-    /// The log, among those of the pool.
-    pub log: u32,
-    /// The volume's id.
-    pub volume: u32,
+    /// The log, by which all its blocks are salted.
+    pub log: Uuid,
     /// Greater than that of any incarnation before, given durably.
     pub incarnation: u32,
     /// The driver's epoch on the clock that all incarnations share.

@@ -3,7 +3,7 @@
 use super::Inner;
 use super::state::Cursor;
 use block::{Buf, Device, IoError, IoResult, Kind, Nanos};
-use layout::{BLOCK_BYTES, Record, SEGMENT_BLOCKS};
+use layout::{BLOCK_BYTES, LOG_NUMBER, Record, SEGMENT_BLOCKS};
 
 /// How soon memory is asked for again.
 const NO_MEMORY: Nanos = Nanos::from_millis(1);
@@ -94,10 +94,10 @@ impl<P: Device> Inner<P> {
 
 /// The record `number` of a segment, if it begins here and is whole.
 fn sound<P: Device>(bytes: &[u8], number: u64, segment: u64, log: &Inner<P>) -> Option<Record> {
-    let record = Record::decode(&bytes[..BLOCK_BYTES], log.config.pool).ok()?;
+    let record = Record::decode(&bytes[..BLOCK_BYTES], log.config.log).ok()?;
     let data = bytes.get(BLOCK_BYTES..record.blocks() as usize * BLOCK_BYTES)?;
     let ours = record.number == number && record.segment == segment;
-    (ours && record.log == log.config.log && record.has(data)).then_some(record)
+    (ours && record.log == LOG_NUMBER && record.has(data)).then_some(record)
 }
 
 fn unreadable(number: u64) -> IoError {

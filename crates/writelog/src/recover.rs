@@ -14,7 +14,7 @@ use super::standing::Standings;
 use super::state::{Cursor, Live, SEGMENTS_MIN, State};
 use super::{Config, Inner, Members, WriteBack, clean, mark};
 use block::{BoxDevice, Device, Env, Geometry, IoError, IoResult, Kind, Nanos, Sectors, Signal};
-use layout::{BLOCK_BYTES, BLOCK_SECTORS, SEGMENT_BLOCKS, SummaryWriter};
+use layout::{BLOCK_BYTES, BLOCK_SECTORS, LOG_NUMBER, SEGMENT_BLOCKS, SummaryWriter};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -45,8 +45,8 @@ impl<P: Device> WriteBack<P> {
         let scan = {
             let _under = stages.enter(Stage::Scan);
             let mut ours = Ours {
-                pool: config.pool,
-                log: config.log,
+                pool: config.log,
+                log: LOG_NUMBER,
                 scrutiny: config.scrutiny,
                 asked: config.asked,
                 pending_to: pending_to(journal.as_ref()),
@@ -212,7 +212,7 @@ fn check<P: Device>(config: &Config, areas: &[Option<Area<P>>; 2], origin: &BoxD
 
 /// Refuses a journal that this log does not explain.
 fn fits<P: Device>(journal: Option<&Journal<P>>, config: &Config) -> IoResult {
-    if journal.is_some_and(|journal| journal.superblock().log != config.pool) {
+    if journal.is_some_and(|journal| journal.superblock().log != config.log) {
         let what = "the journal is of another write-back log";
         return Err(IoError::new(Kind::Invalid, what));
     }
@@ -333,7 +333,7 @@ impl<P: Device> Inner<P> {
                 } else if part.offset == 0 {
                     let mut buf = self.env.pool.take(BLOCK_BYTES);
                     let header = self.segment(number, slot, None);
-                    header.encode(self.config.pool, &mut buf);
+                    header.encode(self.config.log, &mut buf);
                     self.copies.write_one(copy, at, buf.share()).await;
                 } else if !self.copies.is_trusted(copy) {
                     self.double_blocks(copy, at, part.blocks).await;

@@ -42,9 +42,7 @@ fn log(still: &Rc<Still>, pool: &Pool) -> WriteBack<Zeroes> {
         })
     };
     let config = Config {
-        pool: Uuid(1),
-        log: 1,
-        volume: 1,
+        log: Uuid(1),
         incarnation: 1,
         epoch: Nanos::ZERO,
         dirty_max: 1 << 40,

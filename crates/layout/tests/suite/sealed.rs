@@ -65,7 +65,6 @@ fn sound(kind: Kind) -> Vec<u8> {
                 number: 1,
                 incarnation: 2,
                 log: 3,
-                volume: 4,
                 copies: [copy(0, 5), copy(1, 6)],
                 summary: Some(summary.finish(1, 1)),
             };

@@ -1,10 +1,10 @@
 //! The write-back log: what was written is read again, and damage is detected.
 
 use layout::{
-    BLOCK_BYTES, Became, JOURNAL_HALF_MIN, JournalCommit, JournalSuperblock, LogSuperblock,
-    PageError, PageHeader, Pair, RECORD_BLOCKS_MAX, Record, RecordExtent, RecordExtentRow,
-    RecordRow, SEGMENT_BLOCKS, Segment, SegmentCopy, SummaryWriter, SuperblockError, Uuid,
-    block_crc,
+    BLOCK_BYTES, Became, JOURNAL_HALF_MIN, JournalCommit, JournalSuperblock, LOG_NUMBER,
+    LogSuperblock, PageError, PageHeader, Pair, RECORD_BLOCKS_MAX, Record, RecordExtent,
+    RecordExtentRow, RecordRow, SEGMENT_BLOCKS, Segment, SegmentCopy, SummaryWriter,
+    SuperblockError, Uuid, block_crc,
 };
 use proptest::prelude::*;
 
@@ -105,7 +105,6 @@ proptest! {
             number: ids[0],
             incarnation: ids[1] as u32,
             log: (ids[1] >> 32) as u32,
-            volume: ids[2] as u32,
             copies: [copy(members[0], (ids[2] >> 32) as u32), copy(members[1], ids[0] as u32)],
             summary: (ids[2] & 1 == 0).then_some(summary),
         };
@@ -193,6 +192,22 @@ fn a_summary_has_room_for_the_records_of_databases_and_says_if_it_has_not() {
         assert_eq!(end, Some(number), "{blocks} in {extents}");
     }
     assert_eq!(filled(0, 8, 1 << 40).0, None);
+}
+
+/// Of every log so far; devices that have one stay readable.
+#[test]
+fn a_segment_and_its_volume_are_numbered_one() {
+    let segment = Segment {
+        number: 5,
+        incarnation: 6,
+        log: LOG_NUMBER,
+        copies: [0, 1].map(|member| SegmentCopy { member, slot: 7 }),
+        summary: None,
+    };
+    let mut block = vec![0; BLOCK_BYTES];
+    segment.encode(POOL, &mut block);
+    let numbers = &block[PageHeader::BYTES..PageHeader::BYTES + 8];
+    assert_eq!(numbers, [1, 0, 0, 0, 1, 0, 0, 0]);
 }
 
 fn sealed(change: impl FnOnce(&mut [u8])) -> Result<Record, PageError> {

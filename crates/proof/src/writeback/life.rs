@@ -24,7 +24,7 @@ const AMID_LOG: u64 = 17;
 const ATTEMPTS: u32 = 50;
 
 /// Names the log.
-const POOL: Uuid = Uuid(77);
+const LOG: Uuid = Uuid(77);
 
 type Leaf = Disk<SimDriver>;
 type Served = Gate<WriteBack<Leaf>>;
@@ -115,9 +115,7 @@ async fn open(bench: &Rc<Bench>, local: &Local<SimDriver>) -> IoResult<WriteBack
     }
     bench.origin_flushed();
     let config = Config {
-        pool: POOL,
-        log: 1,
-        volume: 1,
+        log: LOG,
         incarnation: bench.incarnation(),
         epoch: Nanos::ZERO,
         dirty_max: bench.case.dirty_max,
@@ -168,7 +166,7 @@ async fn journal(
     }
     let superblock = JournalSuperblock {
         journal: Uuid(u128::from(incarnation)),
-        log: POOL,
+        log: LOG,
         sequence: 1,
         retired: 0,
         half: case.half,

@@ -16,7 +16,8 @@ mod unusable;
 use block::{Content, Device, Extent, Fua, Kind, Lba, Nanos, Sectors};
 use futures_util::future::join;
 use layout::{
-    BLOCK_BYTES, Became, Record, RecordExtent, SEGMENT_BLOCKS, Segment, SegmentCopy, Uuid,
+    BLOCK_BYTES, Became, LOG_NUMBER, Record, RecordExtent, SEGMENT_BLOCKS, Segment, SegmentCopy,
+    Uuid,
 };
 use rig::{Leaf, Rig, Tapped, config, run};
 use writelog::Area;
@@ -320,8 +321,7 @@ fn left_behind(fence: u64) -> Vec<(u32, Vec<u8>)> {
         let segment = Segment {
             number,
             incarnation: 1,
-            log: 1,
-            volume: 1,
+            log: LOG_NUMBER,
             copies: [0, 1].map(|member| SegmentCopy { member, slot }),
             summary: None,
         };
@@ -343,7 +343,7 @@ fn left_behind(fence: u64) -> Vec<(u32, Vec<u8>)> {
             written_at: 0,
             durable_to: 0,
             complete_to: 0,
-            log: 1,
+            log: LOG_NUMBER,
             extents: zeroes.into_iter().collect(),
             crcs: Vec::new(),
         };

@@ -61,9 +61,7 @@ pub fn run<F: Future<Output = ()> + 'static>(test: impl Fn(Rig) -> F + 'static) 
 /// A log that keeps order.
 pub fn config(incarnation: u32) -> Config {
     Config {
-        pool: Uuid(1),
-        log: 1,
-        volume: 1,
+        log: Uuid(1),
         incarnation,
         epoch: Nanos::ZERO,
         dirty_max: 8 << 20,

@@ -117,7 +117,7 @@ impl Life {
         let copies = [candidate(0), candidate(1)];
         let opened = Ledger::open(wanted, env.clone(), witness, copies, None).await?;
         let config = writelog::Config {
-            pool: opened.log,
+            log: opened.log,
             ..config(opened.incarnation)
         };
         let origin = BoxDevice::new(rig.leaf(0));

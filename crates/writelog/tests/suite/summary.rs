@@ -2,7 +2,7 @@
 
 use crate::rig::{Leaf, Rig, Tapped, config, run};
 use block::{Device, Fua, Lba};
-use layout::{BLOCK_BYTES, SEGMENT_BLOCKS, Segment, SegmentCopy, Uuid};
+use layout::{BLOCK_BYTES, LOG_NUMBER, SEGMENT_BLOCKS, Segment, SegmentCopy, Uuid};
 use writelog::Area;
 
 /// Two records of so many blocks are in a segment.
@@ -218,8 +218,7 @@ fn of_two_segments_with_one_number_the_later_holds() {
             let header = Segment {
                 number: 1,
                 incarnation: 1,
-                log: 1,
-                volume: 1,
+                log: LOG_NUMBER,
                 copies: [0, 1].map(|member| SegmentCopy { member, slot: 1 }),
                 summary: None,
             };

@@ -102,7 +102,7 @@ async fn open(rig: &Rig, faults: [Fault; 2]) -> IoResult<(WriteBack<Faulty>, usi
     let copies = [candidate(0), candidate(1)];
     let opened = Ledger::open(wanted, env.clone(), witness, copies, None).await?;
     let config = writelog::Config {
-        pool: opened.log,
+        log: opened.log,
         ..config(opened.incarnation)
     };
     let absent = opened.absent.len();

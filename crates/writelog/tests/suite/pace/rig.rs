@@ -178,9 +178,7 @@ async fn open(
         })
     };
     let config = Config {
-        pool: Uuid(1),
-        log: 1,
-        volume: 1,
+        log: Uuid(1),
         incarnation: 1,
         epoch: Nanos::ZERO,
         dirty_max: 1 << 30,
