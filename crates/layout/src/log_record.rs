@@ -25,7 +25,7 @@ record! {
         16 done_to: u64, "every record before this number is at the origin, durably";
         24 fence: u64, "the first number of its incarnation: what earlier ones had from there on is void";
         32 written_at: u64, "when it was written, in nanoseconds of a clock that all incarnations share";
-        40 log: u32, "1, the log's number: its salt tells logs apart";
+        40 log: u32, "1, the log's number: its uuid is the salt";
         44 extents: u16, "extents that follow, at most 128";
         46 blocks: u16, "blocks after the header, at most 128";
         48 durable_to: u64, "every record before this number was durable when it was written, on each copy that was trusted; 0 if that is unknown";

@@ -25,7 +25,7 @@ const SEGMENT_KIND: u32 = kind(*b"HSSG");
 record! {
     /// What a segment's header has after the header of every block.
     SegmentRow, 32 {
-        0 log: u32, "1, the log's number: its salt tells logs apart";
+        0 log: u32, "1, the log's number: its uuid is the salt";
         4 volume: u32, "1, the volume's number: a log has one volume";
         8 member: u16, "the member with the first copy";
         10 mate: u16, "the member with the second";
