@@ -4,7 +4,7 @@
 use block::{
     Buf, Content, Device, Extent, Fua, Geometry, IoResult, Lba, Nanos, Pool, Sectors, Shared,
 };
-use filter::Profiled;
+use filter::{Access, Profiling, Verb, Watch as _};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
@@ -42,13 +42,12 @@ fn main() {
     let ops = number(args.next()).unwrap_or(1_000_000);
     let lines = number(args.next());
     let null = Null(Geometry::new("null", Sectors(1 << 32), Sectors(8)));
-    match lines {
-        Some(_) => read(&Profiled::new(null, 65536, Nanos::ZERO), ops, lines),
-        None => read(&null, ops, lines),
-    }
+    let sectors = null.geometry().sectors;
+    let profiling = lines.map(|_| Profiling::new(sectors, 65536, Nanos::ZERO));
+    read(&null, profiling.as_ref(), ops, lines);
 }
 
-fn read(device: &impl Device, ops: u64, lines: Option<u64>) {
+fn read(device: &Null, profiling: Option<&Profiling>, ops: u64, lines: Option<u64>) {
     let pool = Pool::new(1 << 20);
     let mut buf = pool.try_get(4096).expect("the pool has room");
     let mut x = 88_172_645_463_325_252u64;
@@ -57,6 +56,10 @@ fn read(device: &impl Device, ops: u64, lines: Option<u64>) {
         x ^= x >> 7;
         x ^= x << 17;
         let at = (x >> 20) % (lines.unwrap_or(1000) * 16) * 8;
+        if let Some(profiling) = profiling {
+            let access = Access::transfer(Verb::Read, Lba(at), buf.len(), Fua::No);
+            profiling.begin(Nanos::ZERO, &access);
+        }
         let mut context = Context::from_waker(Waker::noop());
         let Poll::Ready((back, result)) = pin!(device.read(Lba(at), buf)).poll(&mut context) else {
             unreachable!("the device answers at once");

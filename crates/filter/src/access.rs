@@ -43,17 +43,20 @@ pub struct Access {
 }
 
 impl Access {
-    pub(crate) fn transfer(verb: Verb, at: Lba, bytes: usize, fua: Fua) -> Access {
+    /// Of `bytes` from `at` on.
+    pub fn transfer(verb: Verb, at: Lba, bytes: usize, fua: Fua) -> Access {
         let extent = Extent::new(at, Sectors(bytes as u64 / SECTOR_BYTES));
         Access { verb, extent, fua }
     }
 
-    pub(crate) fn of(verb: Verb, extent: Extent) -> Access {
+    /// Of `extent`.
+    pub fn of(verb: Verb, extent: Extent) -> Access {
         let fua = Fua::No;
         Access { verb, extent, fua }
     }
 
-    pub(crate) const FLUSH: Access = Access {
+    /// A flush.
+    pub const FLUSH: Access = Access {
         verb: Verb::Flush,
         extent: Extent::new(Lba::ZERO, Sectors::ZERO),
         fua: Fua::No,

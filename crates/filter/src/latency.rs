@@ -7,17 +7,12 @@
 //! Not here: quantiles and rates ([`Metered`](crate::Metered) has them, for more memory).
 
 use crate::access::{Access, Verb};
-use crate::watch::{Ending, Watch, Watched};
-use block::{Nanos, Timer};
+use crate::watch::{Ending, Watch};
+use block::Nanos;
 use std::cell::RefCell;
-use std::rc::Rc;
 
-/// A device whose requests are timed. Clones share the counts.
-pub type Timed<D> = Watched<D, Latencies>;
-
-/// The observer of [`Timed`]; clones are the same.
-#[derive(Clone)]
-pub struct Latencies(Rc<RefCell<Inner>>);
+/// Counts how long requests take.
+pub struct Latencies(RefCell<Inner>);
 
 struct Inner {
     bounds_us: &'static [u64],
@@ -38,23 +33,20 @@ pub struct Latency {
     pub counts: Vec<u64>,
 }
 
-impl<D> Timed<D> {
-    /// Times the requests of `inner`, in buckets up to `bounds_us`, which rise.
-    pub fn timed(inner: D, bounds_us: &'static [u64], timer: Timer) -> Timed<D> {
+impl Latencies {
+    /// In buckets up to `bounds_us`, which rise.
+    pub fn new(bounds_us: &'static [u64]) -> Latencies {
         let none = Latency {
             counts: vec![0; bounds_us.len()],
             ..Latency::default()
         };
-        let latencies = Inner {
+        Latencies(RefCell::new(Inner {
             bounds_us,
             reads: none.clone(),
             writes: none,
-        };
-        Watched::new(inner, Latencies(Rc::new(RefCell::new(latencies))), timer)
+        }))
     }
-}
 
-impl Latencies {
     /// Of reads, since the beginning.
     pub fn reads(&self) -> Latency {
         self.0.borrow().reads.clone()

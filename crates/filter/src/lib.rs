@@ -1,11 +1,12 @@
-//! Devices that wrap one device, one file each.
+//! Devices that wrap one device, and observers of requests, one file each.
 //!
 //! - [`Delayed`] makes a device as slow as a model says.
 //! - [`Metered`] counts, as iostat does.
-//! - [`Timed`] counts how long requests take, for less.
-//! - [`Profiled`] learns how large a cache should be and what is hot.
 //! - [`Swappable`] lets another device take its place.
-//! - [`Tapped`] reports requests to a sink as they begin, while there is one.
+//! - [`Watched`] reports requests to an observer, a [`Watch`]:
+//!     - [`Latencies`] counts how long they take, for less than [`Metered`].
+//!     - [`Profiling`] learns how large a cache should be and what is hot.
+//!     - [`Tap`] reports them to a sink as they begin, while there is one.
 //!
 //! Each is exact about what passes: the same buffers, the same order of begin,
 //! and an abandoned request still carries on below.
@@ -16,7 +17,6 @@
 mod access;
 mod delay;
 mod latency;
-mod observe;
 mod profile;
 mod stats;
 mod swap;
@@ -25,10 +25,9 @@ mod watch;
 
 pub use access::{Access, Verb};
 pub use delay::{Delayed, Pacer};
-pub use latency::{Latencies, Latency, Timed};
-pub use observe::{Observe, Observed};
-pub use profile::{Profiled, Profiling};
+pub use latency::{Latencies, Latency};
+pub use profile::Profiling;
 pub use stats::{Interval, Meter, Metered, Snapshot, Tally};
 pub use swap::Swappable;
-pub use tap::{Begin, Tap, Tapped};
-pub use watch::{Ending, Watch, Watched};
+pub use tap::{Begin, Tap};
+pub use watch::{Ending, Span, Watch, Watched};

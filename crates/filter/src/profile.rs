@@ -1,19 +1,18 @@
-//! A device whose requests are profiled: how large a cache of it should be, which parts of
+//! Profiles the requests of a device: how large a cache of it should be, which parts of
 //! it are hot, and how it is written and flushed.
 //!
 //! Costs some dozen instructions for each line that a request touches (the
 //! example `profiled` counts them) and at most a mebibyte. No request reads the
-//! clock: [`Profiled::tick`] passes the time.
+//! clock: [`Profiling::tick`] passes the time.
 
 use crate::access::{Access, Verb};
-use crate::observe::{Observe, Observed};
-use block::{Device, Extent, Fua, Nanos, SECTOR_BYTES};
+use crate::watch::Watch;
+use block::{Extent, Fua, Nanos, SECTOR_BYTES, Sectors};
 use policy::Op;
 use policy::profile::{Profile, Profiler, blocks, part_bytes};
 use policy::regions::Regions;
 use policy::written::{Writes, Written};
 use std::cell::RefCell;
-use std::rc::Rc;
 
 /// Each of the profiler's four samples follows one line in so many: fewer of a
 /// large volume, for which they do, more of a small one.
@@ -21,12 +20,8 @@ const ONE_IN: (u64, u64) = (4, 16);
 /// Lines of a volume for each step between these.
 const LINES_PER_STEP: u64 = 1024;
 
-/// The device `D`, profiled; clones are the same device.
-pub type Profiled<D> = Observed<D, Profiling>;
-
-/// The observer of [`Profiled`].
-#[derive(Clone)]
-pub struct Profiling(Rc<RefCell<State>>);
+/// What is learnt of a device's requests.
+pub struct Profiling(RefCell<State>);
 
 struct State {
     profiler: Profiler,
@@ -40,11 +35,11 @@ struct State {
     part: u32,
 }
 
-impl<D: Device> Profiled<D> {
-    /// Profiles `inner` in lines of `line_bytes`, a power of two from 4 KiB on.
-    pub fn new(inner: D, line_bytes: u32, now: Nanos) -> Profiled<D> {
+impl Profiling {
+    /// Of a device of `sectors`, in lines of `line_bytes`, a power of two from 4 KiB on.
+    pub fn new(sectors: Sectors, line_bytes: u32, now: Nanos) -> Profiling {
         let line_sectors = u64::from(line_bytes) / SECTOR_BYTES;
-        let lines = inner.geometry().sectors.0.div_ceil(line_sectors);
+        let lines = sectors.0.div_ceil(line_sectors);
         let one_in = (lines / LINES_PER_STEP).clamp(ONE_IN.0, ONE_IN.1) as u32;
         let part_sectors = part_bytes(u64::from(line_bytes)) / SECTOR_BYTES;
         let mut state = State {
@@ -56,37 +51,37 @@ impl<D: Device> Profiled<D> {
             part: part_sectors.ilog2(),
         };
         state.tick(now);
-        Observed::by(inner, Profiling(Rc::new(RefCell::new(state))))
+        Profiling(RefCell::new(state))
     }
 
     /// Leaves requests out that are part of a stream, which no cache keeps whatever its size.
     pub fn leave_out(&self, is_streamed: impl Fn(Extent) -> bool + 'static) {
-        self.observer.0.borrow_mut().is_streamed = Some(Box::new(is_streamed));
+        self.0.borrow_mut().is_streamed = Some(Box::new(is_streamed));
     }
 
     /// Passes the time, such as once a second.
     pub fn tick(&self, now: Nanos) {
-        self.observer.0.borrow_mut().tick(now);
+        self.0.borrow_mut().tick(now);
     }
 
     /// What is known of the requests by now.
     pub fn profile(&self) -> Profile {
-        self.observer.0.borrow().profiler.profile()
+        self.0.borrow().profiler.profile()
     }
 
     /// How it was written and flushed by now.
     pub fn written(&self) -> Written {
-        self.observer.0.borrow().writes.written()
+        self.0.borrow().writes.written()
     }
 
     /// Which parts are hot.
     pub fn regions(&self) -> Regions {
-        self.observer.0.borrow().regions.clone()
+        self.0.borrow().regions.clone()
     }
 
     /// Memory held, in bytes.
     pub fn state_bytes(&self) -> usize {
-        let state = self.observer.0.borrow();
+        let state = self.0.borrow();
         let written = state.writes.state_bytes();
         state.profiler.state_bytes() + state.regions.state_bytes() + written
     }
@@ -122,9 +117,9 @@ impl State {
     }
 }
 
-impl Observe for Profiling {
+impl Watch for Profiling {
     #[inline]
-    fn begins(&self, access: Access) {
+    fn begin(&self, _: Nanos, access: &Access) {
         let mut state = self.0.borrow_mut();
         match access.verb {
             Verb::Read => state.access(access.extent, Op::Read),

@@ -4,8 +4,8 @@
 //! volume.
 
 use crate::access::Access;
-use crate::observe::{Observe, Observed};
-use block::{Nanos, Timer};
+use crate::watch::Watch;
+use block::Nanos;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -15,17 +15,12 @@ pub trait Begin: 'static {
     fn begin(&mut self, now: Nanos, access: &Access);
 }
 
-/// The device `D`, whose requests go to a sink `S` while there is one. Clones
-/// share the sink.
-pub type Tapped<D, S> = Observed<D, Tap<S>>;
-
-/// Where the sink is put and taken.
+/// Where the sink is put and taken; clones are the same.
 pub struct Tap<S>(Rc<Inner<S>>);
 
 struct Inner<S> {
     on: Cell<bool>,
     sink: RefCell<Option<S>>,
-    timer: Timer,
 }
 
 impl<S> Clone for Tap<S> {
@@ -58,34 +53,25 @@ impl<S: Begin> Tap<S> {
     }
 
     #[cold]
-    fn notify_sink(&self, access: &Access) {
-        let now = self.0.timer.now();
+    fn notify_sink(&self, now: Nanos, access: &Access) {
         self.with(|sink| sink.begin(now, access));
     }
 }
 
-impl<S: Begin> Observe for Tap<S> {
-    #[inline]
-    fn begins(&self, access: Access) {
-        if self.0.on.get() {
-            self.notify_sink(&access);
-        }
+impl<S> Default for Tap<S> {
+    fn default() -> Tap<S> {
+        Tap(Rc::new(Inner {
+            on: Cell::new(false),
+            sink: RefCell::new(None),
+        }))
     }
 }
 
-impl<D, S: Begin> Tapped<D, S> {
-    /// `inner` without a sink.
-    pub fn new(inner: D, timer: Timer) -> Tapped<D, S> {
-        let tap = Inner {
-            on: Cell::new(false),
-            sink: RefCell::new(None),
-            timer,
-        };
-        Observed::by(inner, Tap(Rc::new(tap)))
-    }
-
-    /// Where the sink is put.
-    pub fn tap(&self) -> Tap<S> {
-        self.observer.clone()
+impl<S: Begin> Watch for Tap<S> {
+    #[inline]
+    fn begin(&self, now: Nanos, access: &Access) {
+        if self.0.on.get() {
+            self.notify_sink(now, access);
+        }
     }
 }

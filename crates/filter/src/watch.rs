@@ -24,7 +24,8 @@ pub trait Watch: 'static {
     /// A request is first polled.
     fn begin(&self, now: Nanos, access: &Access);
     /// It has ended; `began` is the `now` of its `begin`.
-    fn end(&self, now: Nanos, access: &Access, began: Nanos, ending: Ending);
+    #[inline]
+    fn end(&self, _now: Nanos, _: &Access, _began: Nanos, _: Ending) {}
     /// It is about to end with this error.
     fn failed(&self, _: &IoError) {}
 }
@@ -53,20 +54,12 @@ impl<D, W: Watch> Watched<D, W> {
     }
 
     fn begin(&self, access: Access) -> Span<'_, W> {
-        let began = self.timer.now();
-        self.watch.begin(began, &access);
-        Span {
-            watch: &self.watch,
-            timer: &self.timer,
-            access,
-            began,
-            ending: Ending::Abandoned,
-        }
+        Span::begin(&self.watch, &self.timer, access)
     }
 }
 
 /// A request in progress; dropping it reports its end.
-struct Span<'a, W: Watch> {
+pub struct Span<'a, W: Watch> {
     watch: &'a W,
     timer: &'a Timer,
     access: Access,
@@ -74,8 +67,24 @@ struct Span<'a, W: Watch> {
     ending: Ending,
 }
 
-impl<W: Watch> Span<'_, W> {
-    fn end(mut self, result: &IoResult) {
+impl<'a, W: Watch> Span<'a, W> {
+    /// Reports the beginning of `access` to `watch`, with the times of `timer`.
+    #[inline]
+    pub fn begin(watch: &'a W, timer: &'a Timer, access: Access) -> Span<'a, W> {
+        let began = timer.now();
+        watch.begin(began, &access);
+        Span {
+            watch,
+            timer,
+            access,
+            began,
+            ending: Ending::Abandoned,
+        }
+    }
+
+    /// Reports its end with `result`.
+    #[inline]
+    pub fn end(mut self, result: &IoResult) {
         self.ending = match result {
             Ok(()) => Ending::Done,
             Err(error) => {

@@ -6,7 +6,7 @@
 use block::{
     Buf, Content, Device, Extent, Fua, Geometry, IoResult, Lba, Nanos, Sectors, ShardId, Shared,
 };
-use filter::{Access, Begin, Tapped};
+use filter::{Access, Begin, Tap, Watched};
 use shard::{Config, Mesh, Shard};
 use sim::{Sim, World};
 use trace::{Op, Record, Tape};
@@ -76,9 +76,9 @@ fn main() {
             if mode == "bare" {
                 return read_all(&nop, buf, reads).await;
             }
-            let tapped = Tapped::new(nop, env.timer.clone());
+            let tapped = Watched::new(nop, Tap::default(), env.timer.clone());
             if mode == "on" {
-                assert!(tapped.tap().put(Sink(Tape::new(64 << 20))));
+                assert!(tapped.watch().put(Sink(Tape::new(64 << 20))));
             }
             read_all(&tapped, buf, reads).await;
         };

@@ -11,7 +11,6 @@
 
 mod arrays;
 mod event;
-mod fronted;
 mod frontend;
 mod hold;
 mod leaf;
@@ -24,20 +23,21 @@ mod platform;
 mod record;
 mod recover;
 mod report;
+mod served_volume;
 mod sink;
 mod witness;
 
 pub use arrays::{Before, Devices, Lease, Source};
 pub use event::Event;
-pub use fronted::Fronted;
 pub use frontend::nbd::NbdFrontend;
 pub use frontend::{About, Frontend};
 pub use leaf::Leaf;
-pub use node::{Controlled, Door, Export, Frontends, Node};
+pub use node::{Controlled, Frontends, Node};
 pub use place::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Opened, Role, claimed, open, retried};
 pub use platform::{Draft, LogWitness, Platform, Process, Remembered, Roles};
 pub use recover::{Recovery, Target, Wish, recover};
 pub use report::Session;
+pub use served_volume::ServedVolume;
 pub use sink::Sink;
 
 use block::Nanos;

@@ -37,17 +37,15 @@ pub use pool::Pool;
 pub(crate) use write_back::changed;
 
 use crate::arrays::{Devices, Source};
-use crate::fronted::Fronted;
 use crate::frontend::{About, Frontend};
 use crate::nanos;
 use crate::origins::Origin;
 use crate::place::Role;
 use crate::platform::Platform;
-use crate::sink::Sink;
+use crate::served_volume::ServedVolume;
 use block::{Deadline, Device as _, Env, Extent, Gate, Lba, Nanos, Sectors, Signal};
 use cache::PoolDevice;
 use control::config::{Config, Name};
-use filter::{Latencies, Profiled, Tap, Tapped, Timed};
 use job::{Detaching, Jobs};
 use late::Returns;
 use queue::Queue;
@@ -64,20 +62,12 @@ const TRIM_MAX: Nanos = Nanos::from_secs(10);
 /// How often profiles get the time.
 const PROFILE_TICK: Nanos = Nanos::from_secs(1);
 
-/// A volume of a node.
-pub type Export<D> = Profiled<Fronted<D>>;
-
-/// What frontends offer to clients.
-pub type Door<D> = Tapped<Timed<Export<D>>, Sink>;
-
 /// A volume that is served.
 pub struct Served<P: Platform> {
-    pub gate: Gate<Door<P::Driver>>,
+    pub gate: Gate<ServedVolume<P::Driver>>,
     pub about: About,
-    pub volume: Export<P::Driver>,
+    pub volume: ServedVolume<P::Driver>,
     pub guard: Origin<P::Driver>,
-    pub tap: Tap<Sink>,
-    pub latencies: Latencies,
     pub origin: Name,
     pub pool: Name,
 }
@@ -89,8 +79,6 @@ impl<P: Platform> Clone for Served<P> {
             about: self.about.clone(),
             volume: self.volume.clone(),
             guard: self.guard.clone(),
-            tap: self.tap.clone(),
-            latencies: self.latencies.clone(),
             origin: self.origin.clone(),
             pool: self.pool.clone(),
         }
@@ -98,7 +86,7 @@ impl<P: Platform> Clone for Served<P> {
 }
 
 /// By what its volumes are reached.
-pub type Frontends<D> = Vec<Rc<dyn Frontend<Door<D>>>>;
+pub type Frontends<D> = Vec<Rc<dyn Frontend<ServedVolume<D>>>>;
 
 /// What runs.
 pub struct Node<P: Platform> {
@@ -290,7 +278,7 @@ impl<P: Platform> Node<P> {
         Deadline::new(&timer, TRIM_MAX).bound(trimming).await;
     }
 
-    fn volume(&self, name: &str) -> Result<Export<P::Driver>, Refusal> {
+    fn volume(&self, name: &str) -> Result<ServedVolume<P::Driver>, Refusal> {
         let volumes = self.volumes.borrow();
         let found = volumes.iter().find(|(known, _)| known.as_str() == name);
         let found = found.map(|(_, served)| served.volume.clone());
@@ -317,7 +305,7 @@ impl<P: Platform> Node<P> {
             Node::look_at_wear(&node);
             let now = timer.now();
             for served in node.volumes.borrow().values() {
-                served.volume.tick(now);
+                served.volume.profiling().tick(now);
             }
         }
     }

@@ -13,7 +13,7 @@ impl<P: Platform> Node<P> {
         let found = volumes.iter().find(|(name, _)| name.as_str() == volume);
         let (name, served) = found
             .ok_or_else(|| format!("no volume is named {volume}; see `hotset volume list`"))?;
-        let recording = Recording::begin(name.clone(), served.tap.clone());
+        let recording = Recording::begin(name.clone(), served.volume.tap());
         let refused = || format!("volume {volume} is being recorded; end that recording first");
         session.recording = Some(recording.ok_or_else(refused)?);
         Ok(())

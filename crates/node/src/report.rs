@@ -154,13 +154,12 @@ fn volume<P: Platform>(
     earlier: SeenVolume,
     span_s: f64,
 ) -> (Volume, SeenVolume) {
-    let fronted = served.volume.inner();
-    let counters = fronted.cached().counters();
+    let counters = served.volume.cached().counters();
     let now = SeenVolume {
         hit: counters.get(Counter::BlocksHit),
         missed: counters.get(Counter::BlocksMissed),
-        read_total: of_clients(served.latencies.reads()),
-        write_total: of_clients(served.latencies.writes()),
+        read_total: of_clients(served.volume.latencies().reads()),
+        write_total: of_clients(served.volume.latencies().writes()),
     };
     let hit = now.hit.saturating_sub(earlier.hit);
     let all = hit + now.missed.saturating_sub(earlier.missed);
@@ -176,6 +175,9 @@ fn volume<P: Platform>(
         write_back: fronted
             .log()
             .map(|log| write_back(log.engine().status(), log.devices())),
+        mode: served.volume.mode().name().to_owned(),
+        quiesced: served.volume.cached().is_quiesced(),
+        write_back: served.volume.log_status().map(write_back),
         read: now.read_total.since(&earlier.read_total).pace(span_s),
         write: now.write_total.since(&earlier.write_total).pace(span_s),
         read_total: now.read_total.clone(),

@@ -4,7 +4,7 @@
 
 use block::{Env, Gate, IoError, IoResult, Kind, Nanos};
 use control::status::Status;
-use node::{About, Door, Frontend, Later};
+use node::{About, Frontend, Later, ServedVolume};
 use sim::SimDriver;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ const LOOK: Nanos = Nanos::from_millis(1);
 
 /// A volume that is offered.
 struct Offered {
-    gate: Gate<Door<SimDriver>>,
+    gate: Gate<ServedVolume<SimDriver>>,
     clients: Cell<u32>,
     withdrawn: Cell<bool>,
 }
@@ -31,7 +31,7 @@ pub struct Client(Rc<Offered>);
 
 impl Client {
     /// By what it reads and writes.
-    pub fn gate(&self) -> &Gate<Door<SimDriver>> {
+    pub fn gate(&self) -> &Gate<ServedVolume<SimDriver>> {
         &self.0.gate
     }
 
@@ -72,8 +72,8 @@ impl Direct {
     }
 }
 
-impl Frontend<Door<SimDriver>> for Direct {
-    fn add(&self, name: &str, gate: Gate<Door<SimDriver>>, _: &About) -> IoResult {
+impl Frontend<ServedVolume<SimDriver>> for Direct {
+    fn add(&self, name: &str, gate: Gate<ServedVolume<SimDriver>>, _: &About) -> IoResult {
         let offered = Rc::new(Offered {
             gate,
             clients: Cell::new(0),
@@ -88,7 +88,7 @@ impl Frontend<Door<SimDriver>> for Direct {
     fn change<'a>(
         &'a self,
         _: &'a str,
-        _: &'a Gate<Door<SimDriver>>,
+        _: &'a Gate<ServedVolume<SimDriver>>,
         _: &'a About,
         _: Nanos,
     ) -> Later<'a, IoResult> {

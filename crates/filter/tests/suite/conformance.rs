@@ -4,7 +4,7 @@ use crate::common::on_disk;
 use crate::contract::Checked;
 use block::conformance::{device, gate};
 use block::{BoxDevice, Device, Env, Nanos};
-use filter::{Access, Delayed, Metered, Pacer, Profiled, Swappable};
+use filter::{Access, Delayed, Metered, Pacer, Profiling, Swappable, Watched};
 use shard::Disk;
 use sim::SimDriver;
 
@@ -41,7 +41,10 @@ fn metered_passes() {
 
 #[test]
 fn profiled_passes() {
-    passes(|disk, env| Profiled::new(disk, 4096, env.timer.now()));
+    passes(|disk, env| {
+        let profiling = Profiling::new(disk.geometry().sectors, 4096, env.timer.now());
+        Watched::new(disk, profiling, env.timer.clone())
+    });
 }
 
 /// Every request takes 200 microseconds after the one before it.

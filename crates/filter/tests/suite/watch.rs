@@ -1,8 +1,8 @@
-//! What `Metered` and `Timed` report of known traffic.
+//! What `Metered` and `Latencies` report of known traffic.
 
 use crate::common::on_exact_disk;
 use block::{Device, Env, Extent, Lba, Nanos, Sectors};
-use filter::{Metered, Timed, Verb};
+use filter::{Latencies, Metered, Verb, Watched};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
@@ -67,7 +67,7 @@ fn a_meter_counts_rates_queue_and_utilisation() {
 #[test]
 fn requests_are_counted_by_how_long_they_took() {
     on_exact_disk(SERVICE, async |disk, env| {
-        let device = Timed::timed(disk, &[50, 100, 150], env.timer.clone());
+        let device = Watched::new(disk, Latencies::new(&[50, 100, 150]), env.timer.clone());
         read(&device, &env, 0, 4096).await;
         both(read(&device, &env, 8, 4096), read(&device, &env, 16, 8192)).await;
         device.flush().await.expect("a sound flush");
@@ -81,7 +81,7 @@ fn requests_are_counted_by_how_long_they_took() {
         assert_eq!(reads.time, Nanos::from_micros(300));
         assert_eq!(device.watch().writes().requests, 0);
 
-        let coarse = Timed::timed(device, &[50], env.timer.clone());
+        let coarse = Watched::new(device, Latencies::new(&[50]), env.timer.clone());
         read(&coarse, &env, 0, 4096).await;
         let reads = coarse.watch().reads();
         assert_eq!((reads.requests, reads.counts), (1, vec![0]));

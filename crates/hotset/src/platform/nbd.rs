@@ -10,7 +10,7 @@ use control::users;
 use nbd::protocol::server_handshake::TlsPolicy;
 use nbd::serve::{Listening, Tls};
 use nbd::tls::{Acceptor, Identity, Step};
-use node::{About, Door, Frontend, Later, NbdFrontend, Platform as _};
+use node::{About, Frontend, Later, NbdFrontend, Platform as _, ServedVolume};
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -101,7 +101,7 @@ struct Open {
 pub struct NbdSockets {
     platform: UringPlatform,
     host: Uring,
-    server: NbdFrontend<Door<UringDriver>>,
+    server: NbdFrontend<ServedVolume<UringDriver>>,
     open: RefCell<Vec<Open>>,
     shakes_aside: Cell<bool>,
 }
@@ -170,15 +170,15 @@ impl NbdSockets {
     }
 }
 
-impl Frontend<Door<UringDriver>> for NbdSockets {
-    fn add(&self, name: &str, gate: Gate<Door<UringDriver>>, about: &About) -> IoResult {
+impl Frontend<ServedVolume<UringDriver>> for NbdSockets {
+    fn add(&self, name: &str, gate: Gate<ServedVolume<UringDriver>>, about: &About) -> IoResult {
         self.server.add(name, gate, about)
     }
 
     fn change<'a>(
         &'a self,
         name: &'a str,
-        gate: &'a Gate<Door<UringDriver>>,
+        gate: &'a Gate<ServedVolume<UringDriver>>,
         about: &'a About,
         grace: Nanos,
     ) -> Later<'a, IoResult> {

@@ -23,7 +23,7 @@ use block::{
 use control::config::Config;
 use control::doors::Queues;
 use control::status::Status;
-use node::{About, Door, Event as NodeEvent, Frontend, Later, Platform};
+use node::{About, Event as NodeEvent, Frontend, Later, Platform, ServedVolume};
 use port::{Options, Server};
 use shard::Queue;
 use std::cell::RefCell;
@@ -48,7 +48,7 @@ const PARTITIONS_MAX: Nanos = Nanos::from_secs(5);
 /// How often it is looked whether a device that is being made is there.
 const TICK: Nanos = Nanos::from_millis(10);
 
-type Served = Server<Queue<UringDriver>, Door<UringDriver>>;
+type Served = Server<Queue<UringDriver>, ServedVolume<UringDriver>>;
 
 /// Makes a block device of each volume that the configuration attaches.
 #[derive(Clone)]
@@ -75,7 +75,7 @@ struct Plan {
     name: String,
     mark: u64,
     queues: Queues,
-    gate: Gate<Door<UringDriver>>,
+    gate: Gate<ServedVolume<UringDriver>>,
     options: Options,
     params: Params,
 }
@@ -289,7 +289,7 @@ impl Inner {
     fn serve(
         &self,
         info: &DeviceInfo,
-        gate: Gate<Door<UringDriver>>,
+        gate: Gate<ServedVolume<UringDriver>>,
         options: Options,
     ) -> IoResult<Rc<Served>> {
         let target = self.host.open_port(info)?;
@@ -342,8 +342,8 @@ impl Inner {
     }
 }
 
-impl Frontend<Door<UringDriver>> for UblkFrontend {
-    fn add(&self, name: &str, gate: Gate<Door<UringDriver>>, about: &About) -> IoResult {
+impl Frontend<ServedVolume<UringDriver>> for UblkFrontend {
+    fn add(&self, name: &str, gate: Gate<ServedVolume<UringDriver>>, about: &About) -> IoResult {
         let Some(queues) = about.doors.ublk else {
             return Ok(());
         };
@@ -372,7 +372,7 @@ impl Frontend<Door<UringDriver>> for UblkFrontend {
     fn change<'a>(
         &'a self,
         name: &'a str,
-        gate: &'a Gate<Door<UringDriver>>,
+        gate: &'a Gate<ServedVolume<UringDriver>>,
         about: &'a About,
         _grace: Nanos,
     ) -> Later<'a, IoResult> {

@@ -6,7 +6,7 @@ use block::{Device, Env, Gate, IoResult, Nanos, Stream};
 use control::doors::Guest;
 use control::status::Status;
 use futures_util::future::join_all;
-use node::{About, Door, Frontend, Later, Platform};
+use node::{About, Frontend, Later, Platform, ServedVolume};
 use port::{Options, Server};
 use shard::Local;
 use std::cell::RefCell;
@@ -34,7 +34,7 @@ pub struct VirtioFrontend {
 struct Open {
     guest: Guest,
     listener: Listener,
-    server: Rc<Server<VirtioPort, Door<UringDriver>>>,
+    server: Rc<Server<VirtioPort, ServedVolume<UringDriver>>>,
 }
 
 impl Open {
@@ -68,7 +68,7 @@ impl VirtioFrontend {
         &self,
         guest: &Guest,
         name: &str,
-        gate: Gate<Door<UringDriver>>,
+        gate: Gate<ServedVolume<UringDriver>>,
         about: &About,
     ) -> IoResult<Open> {
         let mut geometry = gate.device().geometry().clone();
@@ -151,8 +151,8 @@ async fn listen(event: Rc<impl Stream>, raised: impl Fn() -> bool, env: Env) {
     }
 }
 
-impl Frontend<Door<UringDriver>> for VirtioFrontend {
-    fn add(&self, name: &str, gate: Gate<Door<UringDriver>>, about: &About) -> IoResult {
+impl Frontend<ServedVolume<UringDriver>> for VirtioFrontend {
+    fn add(&self, name: &str, gate: Gate<ServedVolume<UringDriver>>, about: &About) -> IoResult {
         let listen = |guest| self.listen(guest, name, gate.clone(), about);
         let opened = about.doors.guests.iter().map(listen);
         let opened = opened.collect::<IoResult<_>>()?;
@@ -163,7 +163,7 @@ impl Frontend<Door<UringDriver>> for VirtioFrontend {
     fn change<'a>(
         &'a self,
         name: &'a str,
-        gate: &'a Gate<Door<UringDriver>>,
+        gate: &'a Gate<ServedVolume<UringDriver>>,
         about: &'a About,
         grace: Nanos,
     ) -> Later<'a, IoResult> {

@@ -97,7 +97,7 @@ impl<P: Platform> Node<P> {
         served: &Served<P>,
         devices: &[Name],
     ) -> Result<(), Refusal> {
-        let Some(log) = served.volume.inner().log() else {
+        let Some(log) = served.volume.log() else {
             return Ok(());
         };
         for device in devices {
@@ -114,7 +114,7 @@ impl<P: Platform> Node<P> {
             return Err(why.clone());
         }
         self.open_log_again(name, served).await?;
-        match served.volume.inner().log() {
+        match served.volume.log() {
             Some(log) if log.engine().online() != [true; 2] => Err("a device failed again".into()),
             _ => Ok(()),
         }
@@ -155,29 +155,28 @@ impl<P: Platform> Node<P> {
             });
         }
         let identity = self.devices.identity(&served.origin)?;
-        let (size, witness) = (served.volume.inner().geometry().sectors, log.witness());
+        let (size, witness) = (served.volume.geometry().sectors, log.witness());
         self.find_log(volume, size, &identity, devices, witness)
             .await
     }
 
     /// Its log is opened as at a start, and takes the place of the one that lost its devices.
     async fn open_log_again(&self, name: &Name, served: &Served<P>) -> Result<(), Refusal> {
-        let fronted = served.volume.inner();
-        let (Some(log), config) = (fronted.log(), self.devices.config()) else {
+        let (Some(log), config) = (served.volume.log(), self.devices.config()) else {
             return Ok(());
         };
         let volume = config.volumes.iter().find(|v| v.name.value == *name);
         let volume = volume.ok_or("it is not in the configuration")?;
         let timer = self.env().timer;
         let ending = async {
-            let held = fronted.hold().await;
+            let held = served.volume.hold().await;
             log.engine().close().await;
             held
         };
         let held = Deadline::new(&timer, END_MAX).bound(ending).await;
         let _held = held.ok_or("what goes on has not ended")?;
         // What the origin has answered by itself is no log's to flush from now on.
-        let flushed = fronted.cached().flush();
+        let flushed = served.volume.cached().flush();
         let flushed = Deadline::new(&timer, END_MAX).bound(flushed).await;
         flushed
             .ok_or("its origin does not answer")?
@@ -191,7 +190,7 @@ impl<P: Platform> Node<P> {
         }
         let mut found = self.find_again(name, served, &log).await?;
         let absent = std::mem::take(&mut found.absent);
-        let origin = BoxDevice::new(fronted.cached().clone());
+        let origin = BoxDevice::new(served.volume.cached().clone());
         let again = Log::open(volume, found, false, self.env(), origin).await;
         let again = again.map_err(refusal)?;
         served.guard.keep_with(&again);
@@ -205,15 +204,17 @@ impl<P: Platform> Node<P> {
         // Else it was reported as it was lost.
         let absent = absent.into_iter().filter(|_| is_stuck);
         absent.for_each(|event| self.platform.event(event));
-        fronted.exchange_log(again);
+        served.volume.exchange_log(again);
         Ok(())
     }
 }
 
 /// What a volume with a log is to have again.
 fn lost<P: Platform>(served: &Served<P>) -> Option<Lost> {
-    let fronted = served.volume.inner();
-    let log = fronted.log().filter(|_| !fronted.cached().is_quiesced())?;
+    let log = served
+        .volume
+        .log()
+        .filter(|_| !served.volume.cached().is_quiesced())?;
     if log.engine().is_stuck() {
         return Some(Lost::Log);
     }

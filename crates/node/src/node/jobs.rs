@@ -76,7 +76,7 @@ impl<P: Platform> Node<P> {
     /// How the log of a volume is that has one.
     fn log_status(&self, volume: &Name) -> Option<writelog::Status> {
         let volumes = self.volumes.borrow();
-        volumes.get(volume)?.volume.inner().log_status()
+        volumes.get(volume)?.volume.log_status()
     }
 
     /// What a job does that gives up a log.
@@ -143,7 +143,7 @@ impl<P: Platform> Node<P> {
             let volumes = self.volumes.borrow();
             let mut volumes = volumes.iter();
             let volume = volumes.find(|(known, _)| known.as_str() == name.of);
-            return match volume.is_some_and(|(_, v)| v.volume.inner().log().is_some()) {
+            return match volume.is_some_and(|(_, v)| v.volume.log().is_some()) {
                 true => failed("the volume keeps its log"),
                 false => done("the origin has everything"),
             };

@@ -80,13 +80,15 @@ impl<P: Platform> Node<P> {
 
     fn look_at_logs(&self, losses: &mut Losses) {
         for (name, served) in self.volumes.borrow().iter() {
-            let fronted = served.volume.inner();
-            if fronted.has_lost_journal() && losses.journals.insert(name.clone()) {
+            if served.volume.has_lost_journal() && losses.journals.insert(name.clone()) {
                 let volume = name.clone();
                 self.platform.event(Event::JournalLost { volume });
             }
-            let is_stuck = fronted.log().is_some_and(|log| log.engine().is_stuck());
-            let gone = fronted.lost_copies();
+            let is_stuck = served
+                .volume
+                .log()
+                .is_some_and(|log| log.engine().is_stuck());
+            let gone = served.volume.lost_copies();
             losses
                 .copies
                 .retain(|(of, device)| of != name || gone.iter().any(|(gone, _)| gone == device));
@@ -244,8 +246,7 @@ impl<P: Platform> Node<P> {
 
 /// What is wrong with the log of a volume, and what is beside it.
 fn of_log<P: Platform>(journal: Option<&Name>, name: &Name, served: &Served<P>, list: &mut List) {
-    let fronted = served.volume.inner();
-    let (Some(log), Some(status)) = (fronted.log(), fronted.log_status()) else {
+    let (Some(log), Some(status)) = (served.volume.log(), served.volume.log_status()) else {
         return;
     };
     let subject = || format!("volume {name}");

@@ -51,7 +51,7 @@ impl<P: Platform> Node<P> {
             };
             let is_held = self
                 .volume(&volume)
-                .is_ok_and(|volume| volume.inner().cached().is_quiesced());
+                .is_ok_and(|volume| volume.cached().is_quiesced());
             if self.stopped.get() || !is_held {
                 return Reply::Error(why);
             }

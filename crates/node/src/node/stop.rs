@@ -36,17 +36,17 @@ impl<P: Platform> Node<P> {
         self.change_ended().await;
         self.end_waiting().await;
         let volumes = self.volumes.borrow().clone();
-        let is_quiesced = |served: &Served<P>| served.volume.inner().cached().is_quiesced();
+        let is_quiesced = |served: &Served<P>| served.volume.cached().is_quiesced();
         let (quiesced, volumes): (Vec<_>, Vec<_>) = volumes
             .into_iter()
             .partition(|(_, served)| is_quiesced(served));
         let closes = quiesced.iter().map(async |(_, served)| {
             // What it holds back fails: the origin is somebody else's now.
             let close = async {
-                if let Some(log) = served.volume.inner().log() {
+                if let Some(log) = served.volume.log() {
                     log.engine().close().await;
                 }
-                served.volume.inner().cached().close().await;
+                served.volume.cached().close().await;
             };
             let _ = self.env().timer.timeout(self.grace.get(), close).await;
         });
@@ -101,7 +101,7 @@ impl<P: Platform> Node<P> {
     async fn end(&self, name: &Name, served: &Served<P>) -> Option<String> {
         let work = async {
             served.volume.flush().await?;
-            served.volume.inner().cached().close().await;
+            served.volume.cached().close().await;
             // If it cannot be read, the next start does not trust it.
             let _ = served.guard.renew().await;
             Ok(())

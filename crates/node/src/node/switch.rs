@@ -95,7 +95,7 @@ impl<P: Platform> Node<P> {
         let name = &volume.name.value;
         self.volume(name.as_str())?;
         let served = self.volumes.borrow()[name].clone();
-        if let Some(log) = served.volume.inner().log() {
+        if let Some(log) = served.volume.log() {
             let has = log.devices();
             let wants = volume.log.value.iter().chain(journal_of(volume));
             return match wants.eq(has) {
@@ -139,13 +139,13 @@ impl<P: Platform> Node<P> {
         draft: Option<Box<dyn Draft>>,
     ) -> Result<Option<Files>, Refusal> {
         let before = self.wanted_log(name, Vec::new(), None)?.volume;
-        let log = self.volume(name.as_str())?.inner().log();
+        let log = self.volume(name.as_str())?.log();
         let Some(log) = log.filter(|log| log.devices().contains(device)) else {
             return Err(format!(
                 "volume {name} has no log with {device}; see `hotset status`"
             ));
         };
-        if self.volume(name.as_str())?.inner().cached().is_quiesced() {
+        if self.volume(name.as_str())?.cached().is_quiesced() {
             return Err(as_it_was(name, "it is quiesced; resume it first"));
         }
         let new = self.named_or_new(by)?;
@@ -240,9 +240,8 @@ impl<P: Platform> Node<P> {
         devices: &LogDevices<P>,
     ) -> Result<Log<P::Driver>, Refusal> {
         let name = &volume.name.value;
-        let fronted = served.volume.inner();
         let identity = self.devices.identity(&served.origin)?;
-        let size = fronted.cached().geometry().sectors;
+        let size = served.volume.cached().geometry().sectors;
         let (looked_at, witness) = (looked_at(devices), self.log_witness(name).await?);
         let found = self.find_log(volume, size, &identity, looked_at, witness);
         let found = found.await?;
@@ -256,7 +255,7 @@ impl<P: Platform> Node<P> {
                 served.origin
             ));
         }
-        let below = BoxDevice::new(fronted.cached().clone());
+        let below = BoxDevice::new(served.volume.cached().clone());
         let log = Log::open(volume, found, false, self.env(), below).await;
         log.map_err(refusal)
     }
@@ -269,15 +268,16 @@ impl<P: Platform> Node<P> {
         draft: Option<Box<dyn Draft>>,
     ) -> Result<Option<Files>, Refusal> {
         let timer = self.env().timer;
-        let fronted = served.volume.inner();
         served.guard.keep_with(log);
         let pool = self.pool(served.pool.as_str())?;
-        let record = pool.cache.origin_record(&fronted.cached().geometry().name);
+        let record = pool
+            .cache
+            .origin_record(&served.volume.cached().geometry().name);
         log.engine().watcher().watch(record).await;
         let beginning = async {
             log.begin_at_rest().await?;
             // Most of it is durable before changes wait.
-            fronted.cached().flush().await
+            served.volume.cached().flush().await
         };
         let begun = Deadline::new(&timer, self.stop.get())
             .bound(beginning)
@@ -287,14 +287,14 @@ impl<P: Platform> Node<P> {
             .map_err(refusal)?;
         let holding = async {
             let held = served.gate.hold().await;
-            fronted.cached().flush().await?;
+            served.volume.cached().flush().await?;
             // The origin's record was worn by the writes that it has answered.
             served.guard.renew().await.map(|()| held)
         };
         let held = Deadline::new(&timer, HELD_MAX).bound(holding).await;
         let held = held.ok_or("writes in flight have not ended in time")?;
         let _held = held.map_err(refusal)?;
-        if fronted.cached().is_quiesced() {
+        if served.volume.cached().is_quiesced() {
             return Err("it is quiesced; resume it first".into());
         }
         if self.stopped.get() {
@@ -307,8 +307,11 @@ impl<P: Platform> Node<P> {
         let files = committing.await;
         let files = files.ok_or("the files of the configuration are not written in time")??;
         // Nothing fails from here on.
-        fronted.cached().set_mode(VolumeMode::WriteBack.cached());
-        fronted.exchange_log(log.clone());
+        served
+            .volume
+            .cached()
+            .set_mode(VolumeMode::WriteBack.cached());
+        served.volume.exchange_log(log.clone());
         log.engine().go_on();
         Ok(files)
     }

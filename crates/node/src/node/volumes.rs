@@ -2,19 +2,17 @@
 
 use super::refusal::{Refusal, refusal};
 use super::write_back::{LogDevices, looked_at, release};
-use super::{Door, Node, Served};
+use super::{Node, Served};
 use crate::arrays::Source;
-use crate::fronted::Fronted;
 use crate::frontend::{About, door_memory};
 use crate::origins::Origin;
 use crate::place::{Opened, Role};
 use crate::platform::Platform;
+use crate::served_volume::ServedVolume;
 use block::{BoxDevice, Device, Gate, IoError, IoResult, Kind, Sectors};
 use cache::{Mode, VolumeConfig};
 use control::config::{self, Config, Name, VolumeMode};
 use control::plan::Change;
-use control::status::LATENCY_BOUNDS_US;
-use filter::{Profiled, Tapped, Timed};
 use futures_util::future::join_all;
 use std::cmp::Ordering;
 
@@ -143,12 +141,8 @@ impl<P: Platform> Node<P> {
         }
         let absent = absent.into_iter().flatten();
         absent.for_each(|event| self.platform.event(event));
-        let timer = self.env().timer;
         let block = cached.geometry().block;
-        let fronted = Fronted::new(cached, log);
-        let engine = fronted.cached().clone();
-        let exported = Profiled::new(fronted, pool.line_bytes, timer.now());
-        exported.leave_out(move |extent| engine.is_streamed(extent));
+        let serving = ServedVolume::new(cached, log, pool.line_bytes, self.env().timer);
         let about = About {
             description: format!("{} cached in pool {}", opened.place, pool.name),
             origin: guarded.identity().clone(),
@@ -156,26 +150,20 @@ impl<P: Platform> Node<P> {
             block,
             ..self.about(name, &self.devices.config())
         };
-        let timed = Timed::timed(exported.clone(), &LATENCY_BOUNDS_US, timer.clone());
-        let latencies = timed.watch().clone();
-        let door = Tapped::new(timed, timer);
-        let tap = door.tap();
-        let gate = Gate::new(door, self.env());
+        let gate = Gate::new(serving.clone(), self.env());
         if let Err(error) = self.offer(name, &gate, &about).await {
-            if let Some(log) = exported.inner().log() {
+            if let Some(log) = serving.log() {
                 log.engine().close().await;
             }
-            exported.inner().cached().close().await;
+            serving.cached().close().await;
             return Err(refusal(error));
         }
         let origin = origin.name().clone();
         let served = Served {
             gate,
             about,
-            volume: exported,
+            volume: serving,
             guard: guarded,
-            tap,
-            latencies,
             origin,
             pool: pool.name.clone(),
         };
@@ -240,7 +228,12 @@ impl<P: Platform> Node<P> {
     }
 
     /// Offers what is behind `gate` by every frontend, or by none.
-    async fn offer(&self, name: &Name, gate: &Gate<Door<P::Driver>>, about: &About) -> IoResult {
+    async fn offer(
+        &self,
+        name: &Name,
+        gate: &Gate<ServedVolume<P::Driver>>,
+        about: &About,
+    ) -> IoResult {
         for (n, frontend) in self.frontends.iter().enumerate() {
             if let Err(error) = frontend.add(name.as_str(), gate.clone(), about) {
                 self.withdraw(name, n).await?;
@@ -272,10 +265,11 @@ impl<P: Platform> Node<P> {
             format!("the volume is removed, but its origin may have lost writes: {error}; check it")
         })
     }
-
     /// Serves a volume without a log no longer, and releases its origin: how that has ended.
     async fn take_down(&self, name: &Name) -> Result<IoResult, Refusal> {
         let volume = self.volume(name.as_str())?;
+        let _ = volume.cached().resume();
+        volume.go_on();
         // Clients' writes that were acknowledged are made durable before the
         // device is released.
         self.withdraw(name, self.frontends.len())
@@ -285,6 +279,8 @@ impl<P: Platform> Node<P> {
         volume.inner().cached().close().await;
         let (_, served) = self.served(name.as_str())?;
         self.volumes.borrow_mut().remove(name);
+        volume.cached().close().await;
+        let served = self.volumes.borrow_mut().remove(name).ok_or_else(none)?;
         let pool = self.pool(served.pool.as_str())?;
         pool.cache.forget(name.as_str());
         pool.cache.remember().await;
@@ -329,12 +325,12 @@ impl<P: Platform> Node<P> {
 
     /// Changes what a volume does with its pool. One with a log gives that up.
     pub(super) async fn set_mode(&self, volume: &Name, mode: Mode) -> Result<(), Refusal> {
-        let fronted = self.volume(volume.as_str())?.inner().clone();
-        if fronted.cached().is_quiesced() && fronted.log().is_some() {
+        let served = self.volume(volume.as_str())?;
+        if served.cached().is_quiesced() && served.log().is_some() {
             return Err(format!("volume {volume} is quiesced; resume it first"));
         }
         self.detach(volume).await?;
-        fronted.cached().set_mode(mode);
+        served.cached().set_mode(mode);
         Ok(())
     }
 
@@ -348,14 +344,13 @@ impl<P: Platform> Node<P> {
     /// Brings the origin of a volume to a standstill.
     pub(super) async fn quiesce(&self, name: &str) -> Result<(), Refusal> {
         let (name, served) = self.served(name)?;
-        let fronted = served.volume.inner();
-        if fronted.cached().is_quiesced() {
-            return fronted.cached().quiesce().await.map_err(refusal);
+        if served.volume.cached().is_quiesced() {
+            return served.volume.cached().quiesce().await.map_err(refusal);
         }
         let at_rest = self.rest(&name, &served).await?;
-        let quiesced = fronted.cached().quiesce().await.map_err(refusal);
-        if fronted.cached().is_quiesced() {
-            fronted.stay(at_rest);
+        let quiesced = served.volume.cached().quiesce().await.map_err(refusal);
+        if served.volume.cached().is_quiesced() {
+            served.volume.stay(at_rest);
         }
         quiesced
     }
@@ -363,16 +358,15 @@ impl<P: Platform> Node<P> {
     /// Has it go on.
     pub(super) async fn resume(&self, name: &str) -> Result<(), Refusal> {
         let volume = self.volume(name)?;
-        let fronted = volume.inner();
-        let resumed = fronted.cached().resume().map_err(refusal);
-        fronted.go_on();
+        let resumed = volume.cached().resume().map_err(refusal);
+        volume.go_on();
         resumed
     }
 
     /// Forgets what is cached of a volume, and identifies its origin again.
     pub(super) async fn invalidate(&self, name: &str) -> Result<(), Refusal> {
         let (_, served) = self.served(name)?;
-        let volume = served.volume.inner();
+        let volume = &served.volume;
         let was_quiesced = volume.cached().is_quiesced();
         if !was_quiesced {
             self.quiesce(name).await?;

@@ -12,11 +12,11 @@ use super::refusal::{Refusal, refusal};
 use super::{Node, Served};
 use crate::arrays::{Lease, Source};
 use crate::event::Event;
-use crate::fronted::AtRest;
 use crate::leaf::Leaf;
 use crate::log::{FoundLog, Log, WitnessFile, journal_of, patience, wanted};
 use crate::place::{Opened, Role};
 use crate::platform::Platform;
+use crate::served_volume::AtRest;
 use crate::witness::{self, Beside};
 use block::{BoxDevice, Driver, Extent, IoError, Kind, Nanos, Sectors, WithDeadline};
 use control::config::{self, Bytes, Name, VolumeMode};
@@ -230,15 +230,14 @@ impl<P: Platform> Node<P> {
         served: &Served<P>,
         cancelled: impl Future<Output = ()>,
     ) -> Result<Option<AtRest<P::Driver>>, Refusal> {
-        let fronted = served.volume.inner();
-        let Some(log) = fronted.log() else {
+        let Some(log) = served.volume.log() else {
             return Ok(None);
         };
         let timer = self.env().timer;
         let work = async {
             // Most of it while clients are served.
             log.engine().drain_to(LAST).await?;
-            let held = fronted.hold().await;
+            let held = served.volume.hold().await;
             log.rest().await.map(|resting| AtRest::new(held, resting))
         };
         let work = timer.timeout(self.stop.get(), work);
@@ -292,8 +291,7 @@ impl<P: Platform> Node<P> {
     /// Gives up the log of a volume, once nothing is owed. It goes on without.
     pub(super) async fn detach(&self, name: &Name) -> Result<(), Refusal> {
         let served = self.volumes.borrow().get(name).cloned();
-        let Some((served, log)) = served.and_then(|s| s.volume.inner().log().map(|l| (s, l)))
-        else {
+        let Some((served, log)) = served.and_then(|s| s.volume.log().map(|l| (s, l))) else {
             return Ok(());
         };
         let owed = log.engine().status().dirty_bytes;
@@ -312,7 +310,7 @@ impl<P: Platform> Node<P> {
         let at_rest = rested?;
         log.engine().close().await;
         self.look_for_losses();
-        served.volume.inner().forget_log();
+        served.volume.forget_log();
         all.borrow_mut().remove(name);
         drop(at_rest);
         for device in log.devices() {
@@ -326,8 +324,7 @@ impl<P: Platform> Node<P> {
     /// owed in time, else to be gone on with. Whether the origin has everything that was
     /// acknowledged, though it may not be durable.
     pub(super) async fn end_log(&self, name: &Name, served: &Served<P>) -> bool {
-        let fronted = served.volume.inner();
-        let Some(log) = fronted.log() else {
+        let Some(log) = served.volume.log() else {
             return true;
         };
         let timer = self.env().timer;
@@ -337,7 +334,7 @@ impl<P: Platform> Node<P> {
         let close = async {
             log.engine().close().await;
             if !rested {
-                fronted.cached().close().await;
+                served.volume.cached().close().await;
             }
         };
         // What the origin has not ended is in the log.

@@ -1,7 +1,8 @@
 //! Says of a volume, and of lines of it, why they are cached or not.
 
-use crate::node::{Export, Node, Pool};
+use crate::node::{Node, Pool};
 use crate::platform::Platform;
+use crate::served_volume::ServedVolume;
 use block::{Device as _, Driver, Nanos};
 use cache::{Counter, Decision, DeviceState, LineReport, Mode, Noted};
 use control::config::Name;
@@ -70,8 +71,8 @@ impl<P: Platform> Node<P> {
         }
         let pool = &self.pools.borrow()[&pool_name].clone();
         let now = self.platform.local().env().timer.now();
-        volume.tick(now);
-        let heat = volume.regions();
+        volume.profiling().tick(now);
+        let heat = volume.profiling().regions();
         let (regions, sampled) = regions(&volume, &heat, now).await;
         let (lines_used, lines) = pool.cache.lines();
         let range = range.map(|range| {
@@ -82,17 +83,17 @@ impl<P: Platform> Node<P> {
             volume: name.to_string(),
             size_bytes,
             pool: pool_name.to_string(),
-            mode: volume.inner().mode().name().to_owned(),
-            mode_help: volume.inner().mode().help().to_owned(),
-            line_bytes: volume.inner().cached().line().bytes(),
+            mode: volume.mode().name().to_owned(),
+            mode_help: volume.mode().help().to_owned(),
+            line_bytes: volume.cached().line().bytes(),
             lines_used,
             lines,
             lost_devices: lost(pool),
             policy: super::policy(pool, now),
             reasons: reasons(&volume, pool),
-            counters: control::status::Counters::from(&volume.inner().cached().counters()),
+            counters: control::status::Counters::from(&volume.cached().counters()),
             regions,
-            region_bytes: heat.region_lines() * volume.inner().cached().line().bytes(),
+            region_bytes: heat.region_lines() * volume.cached().line().bytes(),
             sampled,
             range,
         })
@@ -102,7 +103,7 @@ impl<P: Platform> Node<P> {
         let volumes = self.volumes.borrow();
         let volumes = volumes
             .iter()
-            .map(|(n, v)| (v.volume.inner().cached().id(), n.clone()));
+            .map(|(n, v)| (v.volume.cached().id(), n.clone()));
         let devices = pool.devices.borrow();
         let devices = devices.iter().map(|(name, id)| (id.0, name.clone()));
         Names {
@@ -127,8 +128,12 @@ fn check((start, end): (u64, u64), size: u64, name: &Name) -> Result<(), String>
 }
 
 /// The volume's regions, and whether residence is estimated.
-async fn regions<D: Driver>(volume: &Export<D>, heat: &Regions, now: Nanos) -> (Vec<Region>, bool) {
-    let (lines, cached) = (heat.region_lines(), volume.inner().cached());
+async fn regions<D: Driver>(
+    volume: &ServedVolume<D>,
+    heat: &Regions,
+    now: Nanos,
+) -> (Vec<Region>, bool) {
+    let (lines, cached) = (heat.region_lines(), volume.cached());
     let step = lines.div_ceil(PROBES);
     let blocks = cached.line().bytes() / BLOCK_BYTES;
     let mut regions = Vec::with_capacity(heat.regions().len());
@@ -174,8 +179,8 @@ fn lost<D: Driver>(pool: &Pool<D>) -> Vec<String> {
     lost.collect()
 }
 
-fn reasons<D: Driver>(volume: &Export<D>, pool: &Pool<D>) -> Vec<Reason> {
-    let (own, all) = (volume.inner().cached().counters(), pool.cache.counters());
+fn reasons<D: Driver>(volume: &ServedVolume<D>, pool: &Pool<D>) -> Vec<Reason> {
+    let (own, all) = (volume.cached().counters(), pool.cache.counters());
     let reason = |counter: &Counter| {
         let of_pool = matches!(
             counter,
@@ -196,13 +201,13 @@ fn reasons<D: Driver>(volume: &Export<D>, pool: &Pool<D>) -> Vec<Reason> {
 }
 
 fn lines_of<D: Driver>(
-    volume: &Export<D>,
+    volume: &ServedVolume<D>,
     (start, end): (u64, u64),
     heat: &Regions,
     names: &Names,
     now: Nanos,
 ) -> Range {
-    let len = volume.inner().cached().line().bytes();
+    let len = volume.cached().line().bytes();
     let lines = start / len..end.div_ceil(len);
     let listed = lines.clone().take(LINES_MAX as usize);
     let listed = listed.map(|line| {
@@ -219,13 +224,13 @@ fn lines_of<D: Driver>(
 }
 
 fn explain_line<D: Driver>(
-    volume: &Export<D>,
+    volume: &ServedVolume<D>,
     line: u64,
     region: &Region,
     names: &Names,
     now: Nanos,
 ) -> Line {
-    let report = volume.inner().cached().explain(line);
+    let report = volume.cached().explain(line);
     let ago = |at: Nanos| now.since(at).as_secs_f64();
     let device = report.residence.as_ref().map(|residence| {
         let name = names.devices.get(&residence.device.0);
@@ -264,12 +269,12 @@ fn decision(report: &LineReport) -> String {
 
 /// One line, without a full stop.
 fn why<D: Driver>(
-    volume: &Export<D>,
+    volume: &ServedVolume<D>,
     report: &LineReport,
     region: &Region,
     names: &Names,
 ) -> String {
-    let mode = volume.inner().cached().mode();
+    let mode = volume.cached().mode();
     let unused = if mode == Mode::PassThrough {
         "; the volume is in pass-through, so requests go to the origin all the same"
     } else {
@@ -301,7 +306,7 @@ fn resident(report: &LineReport, residence: &cache::Residence) -> String {
 }
 
 fn absent<D: Driver>(
-    volume: &Export<D>,
+    volume: &ServedVolume<D>,
     last: Option<Noted>,
     region: &Region,
     names: &Names,
@@ -317,8 +322,8 @@ fn absent<D: Driver>(
     match noted.decision {
         Decision::Admitted => "was in the pool until its device was removed or ejected".into(),
         Decision::Evicted(key) => {
-            let (owner, line) = volume.inner().cached().owner(key);
-            let at = line * volume.inner().cached().line().bytes();
+            let (owner, line) = volume.cached().owner(key);
+            let at = line * volume.cached().line().bytes();
             match names.volumes.get(&owner) {
                 Some(name) => format!("made room for the line at {at} of volume {name}"),
                 None => "made room for a line of a volume that was removed since".into(),

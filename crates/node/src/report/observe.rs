@@ -22,24 +22,24 @@ impl<P: Platform> Node<P> {
         let pools = self.pools.borrow();
         let pool = &pools[&served.pool];
         let sharing = volumes.values().filter(|other| other.pool == served.pool);
-        let counters = served.volume.inner().cached().counters();
+        let counters = served.volume.cached().counters();
         let devices: BTreeSet<Name> = pool.devices.borrow().keys().cloned().collect();
         Ok(Observed {
             volume: name.to_string(),
             pool: served.pool.to_string(),
             policy: pool.policy.to_owned(),
-            mode: served.volume.inner().mode().name().to_owned(),
+            mode: served.volume.mode().name().to_owned(),
             volumes_in_pool: sharing.count() as u32,
             pool_bytes: pool_bytes(pool),
             profile: profile(self, served),
-            written: Some(served.volume.written()),
+            written: Some(served.volume.profiling().written()),
             blocks_hit: counters.get(Counter::BlocksHit),
             blocks_missed: counters.get(Counter::BlocksMissed),
             blocks_streamed: counters.get(Counter::BlocksStreamed),
             promoted_bytes: counters.get(Counter::BlocksPromoted) * BLOCK_BYTES,
             updated_bytes: counters.get(Counter::BlocksUpdated) * BLOCK_BYTES,
-            read_total: of_clients(served.latencies.reads()),
-            write_total: of_clients(served.latencies.writes()),
+            read_total: of_clients(served.volume.latencies().reads()),
+            write_total: of_clients(served.volume.latencies().writes()),
             origin: self.service(|device| *device == served.origin),
             cache: self.service(|device| devices.contains(device)),
         })
@@ -68,8 +68,11 @@ impl<P: Platform> Node<P> {
 }
 
 fn profile<P: Platform>(node: &Node<P>, served: &Served<P>) -> policy::profile::Profile {
-    served.volume.tick(node.platform.local().env().timer.now());
-    served.volume.profile()
+    served
+        .volume
+        .profiling()
+        .tick(node.platform.local().env().timer.now());
+    served.volume.profiling().profile()
 }
 
 fn pool_bytes<D: Driver>(pool: &Pool<D>) -> u64 {

@@ -5,7 +5,7 @@ use block::{Env, Gate, Geometry, IoError, IoResult, Kind, Nanos, Sectors};
 use control::config::{Config, parse};
 use control::protocol::{Reply, Request};
 use control::status::Status;
-use node::{About, Door, Frontend, Later};
+use node::{About, Frontend, Later, ServedVolume};
 use sim::{DiskSpec, Outcome, Sim, SimDriver, World};
 use simnode::{Machine, Running, SimPlatform, run_alone};
 use std::cell::{Cell, RefCell};
@@ -96,8 +96,8 @@ impl Recorder {
     }
 }
 
-impl Frontend<Door<SimDriver>> for Recorder {
-    fn add(&self, _: &str, _: Gate<Door<SimDriver>>, about: &About) -> IoResult {
+impl Frontend<ServedVolume<SimDriver>> for Recorder {
+    fn add(&self, _: &str, _: Gate<ServedVolume<SimDriver>>, about: &About) -> IoResult {
         let mut doors = self.doors(about).into_iter();
         doors.try_for_each(|door| self.board.open(door))
     }
@@ -105,7 +105,7 @@ impl Frontend<Door<SimDriver>> for Recorder {
     fn change<'a>(
         &'a self,
         _: &'a str,
-        _: &'a Gate<Door<SimDriver>>,
+        _: &'a Gate<ServedVolume<SimDriver>>,
         about: &'a About,
         _: Nanos,
     ) -> Later<'a, IoResult> {

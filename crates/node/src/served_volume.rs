@@ -1,23 +1,33 @@
-//! A volume as clients have it: cached, and with a log before that if it is write-back.
+//! A volume as clients have it: cached, with a log before that if it is write-back, and observed.
+//!
+//! ```text
+//! Gate ─> ServedVolume ─┬─> cache::Volume
+//!                       └─> log ─> cache::Volume
+//! ```
 //!
 //! Invariants:
 //!     there is a log ⟹ every request goes by it, and nothing else writes to the volume
 //!     a `Held` lives ⟹ no change begins, and none is under way once `hold` has returned
 //!     it gets a log ⟹ no change is under way: its blocks become those of the log
 //!
-//! Without a log a read is the cache's own future.
+//! Requests are observed as they come from clients, before a log or a hold.
 
 use crate::leaf::Leaf;
 use crate::log::{Log, Resting};
-use block::{Buf, Content, Device, Driver, Extent, Fua, Geometry, IoResult, Lba, Shared, Signal};
+use crate::sink::Sink;
+use block::{
+    Buf, Content, Device, Driver, Extent, Fua, Geometry, IoResult, Lba, Nanos, Shared, Signal,
+    Timer,
+};
 use control::config::{Name, VolumeMode};
-use futures_util::future::Either;
+use control::status::LATENCY_BOUNDS_US;
+use filter::{Access, Ending, Latencies, Profiling, Span, Tap, Verb, Watch};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use writelog::{Status, logged};
 
 /// A volume with all that is in front of its origin; clones are the same.
-pub struct Fronted<D: Driver>(Rc<Inner<D>>);
+pub struct ServedVolume<D: Driver>(Rc<Inner<D>>);
 
 struct Inner<D: Driver> {
     cached: cache::Volume<Leaf<D>>,
@@ -30,10 +40,32 @@ struct Inner<D: Driver> {
     signal: Signal,
     /// What a volume that is quiesced is held by.
     quiesced: RefCell<Option<AtRest<D>>>,
+    observers: Observers,
+    timer: Timer,
+}
+
+/// What is learnt of the requests of a volume.
+struct Observers {
+    tap: Tap<Sink>,
+    profiling: Profiling,
+    latencies: Latencies,
+}
+
+impl Watch for Observers {
+    #[inline]
+    fn begin(&self, now: Nanos, access: &Access) {
+        self.tap.begin(now, access);
+        self.profiling.begin(now, access);
+    }
+
+    #[inline]
+    fn end(&self, now: Nanos, access: &Access, began: Nanos, ending: Ending) {
+        self.latencies.end(now, access, began, ending);
+    }
 }
 
 /// Changes wait until this is dropped.
-pub(crate) struct Held<D: Driver>(Fronted<D>);
+pub(crate) struct Held<D: Driver>(ServedVolume<D>);
 
 impl<D: Driver> Drop for Held<D> {
     fn drop(&mut self) {
@@ -59,9 +91,9 @@ impl<D: Driver> AtRest<D> {
     }
 }
 
-impl<D: Driver> Clone for Fronted<D> {
-    fn clone(&self) -> Fronted<D> {
-        Fronted(self.0.clone())
+impl<D: Driver> Clone for ServedVolume<D> {
+    fn clone(&self) -> ServedVolume<D> {
+        ServedVolume(self.0.clone())
     }
 }
 
@@ -75,11 +107,19 @@ impl<D: Driver> Drop for Changing<'_, D> {
     }
 }
 
-impl<D: Driver> Fronted<D> {
-    /// `cached`, behind `log`.
-    pub(crate) fn new(cached: cache::Volume<Leaf<D>>, log: Option<Log<D>>) -> Fronted<D> {
+impl<D: Driver> ServedVolume<D> {
+    /// `cached`, behind `log`; profiled in lines of `line_bytes`.
+    pub(crate) fn new(
+        cached: cache::Volume<Leaf<D>>,
+        log: Option<Log<D>>,
+        line_bytes: u32,
+        timer: Timer,
+    ) -> ServedVolume<D> {
         let logged = logged(cached.geometry());
-        Fronted(Rc::new(Inner {
+        let profiling = Profiling::new(cached.geometry().sectors, line_bytes, timer.now());
+        let engine = cached.clone();
+        profiling.leave_out(move |extent| engine.is_streamed(extent));
+        ServedVolume(Rc::new(Inner {
             cached,
             log: RefCell::new(log),
             logged,
@@ -87,12 +127,33 @@ impl<D: Driver> Fronted<D> {
             changing: Cell::new(0),
             signal: Signal::default(),
             quiesced: RefCell::new(None),
+            observers: Observers {
+                tap: Tap::default(),
+                profiling,
+                latencies: Latencies::new(&LATENCY_BOUNDS_US),
+            },
+            timer,
         }))
     }
 
     /// The volume behind the log.
     pub fn cached(&self) -> &cache::Volume<Leaf<D>> {
         &self.0.cached
+    }
+
+    /// What is known of its requests.
+    pub(crate) fn profiling(&self) -> &Profiling {
+        &self.0.observers.profiling
+    }
+
+    /// How long requests took.
+    pub(crate) fn latencies(&self) -> &Latencies {
+        &self.0.observers.latencies
+    }
+
+    /// Where its requests may be recorded.
+    pub(crate) fn tap(&self) -> Tap<Sink> {
+        self.0.observers.tap.clone()
     }
 
     /// Its log.
@@ -141,7 +202,7 @@ impl<D: Driver> Fronted<D> {
         held
     }
 
-    /// It stays at rest until [`Fronted::go_on`].
+    /// It stays at rest until [`ServedVolume::go_on`].
     pub(crate) fn stay(&self, at_rest: Option<AtRest<D>>) {
         self.0.quiesced.replace(at_rest);
     }
@@ -151,6 +212,10 @@ impl<D: Driver> Fronted<D> {
         self.0.quiesced.take();
     }
 
+    fn begin(&self, access: Access) -> Span<'_, Observers> {
+        Span::begin(&self.0.observers, &self.0.timer, access)
+    }
+
     async fn changing(&self) -> (Changing<'_, D>, Option<Log<D>>) {
         self.0.signal.until(|| self.0.held.get() == 0).await;
         self.0.changing.set(self.0.changing.get() + 1);
@@ -158,7 +223,7 @@ impl<D: Driver> Fronted<D> {
     }
 }
 
-impl<D: Driver> Device for Fronted<D> {
+impl<D: Driver> Device for ServedVolume<D> {
     fn geometry(&self) -> &Geometry {
         match *self.0.log.borrow() {
             Some(_) => &self.0.logged,
@@ -166,51 +231,66 @@ impl<D: Driver> Device for Fronted<D> {
         }
     }
 
-    fn read(&self, at: Lba, buf: Buf) -> impl Future<Output = (Buf, IoResult)> {
-        match &*self.0.log.borrow() {
-            None => Either::Left(self.0.cached.read(at, buf)),
-            Some(log) => {
-                let engine = log.engine().clone();
-                Either::Right(async move { engine.read(at, buf).await })
-            }
-        }
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        let span = self.begin(Access::transfer(Verb::Read, at, buf.len(), Fua::No));
+        let (buf, result) = match self.log() {
+            None => self.0.cached.read(at, buf).await,
+            Some(log) => log.engine().read(at, buf).await,
+        };
+        span.end(&result);
+        (buf, result)
     }
 
     async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        let span = self.begin(Access::transfer(Verb::Write, at, data.len(), fua));
         let (_under_way, log) = self.changing().await;
-        match log {
+        let result = match log {
             None => self.0.cached.write(at, data, fua).await,
             Some(log) => log.engine().write(at, data, fua).await,
-        }
+        };
+        span.end(&result);
+        result
     }
 
     async fn zero(&self, extent: Extent) -> IoResult {
+        let span = self.begin(Access::of(Verb::Zero, extent));
         let (_under_way, log) = self.changing().await;
-        match log {
+        let result = match log {
             None => self.0.cached.zero(extent).await,
             Some(log) => log.engine().zero(extent).await,
-        }
+        };
+        span.end(&result);
+        result
     }
 
     async fn flush(&self) -> IoResult {
-        match self.log() {
+        let span = self.begin(Access::FLUSH);
+        let result = match self.log() {
             None => self.0.cached.flush().await,
             Some(log) => log.engine().flush().await,
-        }
+        };
+        span.end(&result);
+        result
     }
 
     async fn discard(&self, extent: Extent) -> IoResult {
+        let span = self.begin(Access::of(Verb::Discard, extent));
         let (_under_way, log) = self.changing().await;
-        match log {
+        let result = match log {
             None => self.0.cached.discard(extent).await,
             Some(log) => log.engine().discard(extent).await,
-        }
+        };
+        span.end(&result);
+        result
     }
 
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        match self.log() {
+        let span = self.begin(Access::of(Verb::Extents, extent));
+        let result = match self.log() {
             None => self.0.cached.extents(extent, out).await,
             Some(log) => log.engine().extents(extent, out).await,
-        }
+        };
+        span.end(&result);
+        result
     }
 }
