@@ -13,7 +13,6 @@ mod job;
 mod jobs;
 mod late;
 mod look;
-mod owing;
 mod pool;
 mod pools;
 mod queue;
@@ -45,7 +44,7 @@ use crate::platform::Platform;
 use crate::served_volume::ServedVolume;
 use block::{Deadline, Device as _, Env, Extent, Gate, Lba, Nanos, Sectors, Signal};
 use cache::PoolDevice;
-use control::config::{Config, Name};
+use control::config::{Config, Name, VolumeMode};
 use job::{Detaching, Jobs};
 use late::Returns;
 use queue::Queue;
@@ -130,7 +129,7 @@ impl<P: Platform> Node<P> {
         frontends: Frontends<P::Driver>,
     ) -> Result<Rc<Node<P>>, Refusal> {
         refuse_claimed(config, &platform).await?;
-        owing::refuse_owing(config, &platform).await?;
+        refuse_owing(config, &platform).await?;
         let mut pools = BTreeMap::new();
         let devices = Devices::new(config, platform.clone());
         for pool in &config.pools {
@@ -326,6 +325,31 @@ async fn refuse_claimed<P: Platform>(config: &Config, platform: &P) -> Result<()
                 volume.pool.value,
                 other.pool,
                 other.file.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a configuration that does not serve by its log what may owe something.
+async fn refuse_owing<P: Platform>(config: &Config, platform: &P) -> Result<(), Refusal> {
+    for log in platform.logs().await.map_err(refusal)? {
+        let superblock = &log.superblock;
+        let volume = config
+            .volumes
+            .iter()
+            .find(|v| v.name.as_str() == superblock.volume);
+        let is_served = volume.is_some_and(|v| v.mode.value == VolumeMode::WriteBack);
+        if superblock.owes && !is_served {
+            let [first, second] = &superblock.devices;
+            return Err(format!(
+                "volume {} may owe something to its origin, which is on {first} and {second}, \
+                 and the configuration does not serve it as write-back; put it back until it has \
+                 ended in order, or give that up with `hotset pool recover {} --rewind`, or, if it \
+                 is not to be in the configuration, by removing {}",
+                superblock.volume,
+                superblock.volume,
+                log.file.display()
             ));
         }
     }

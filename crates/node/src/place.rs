@@ -5,7 +5,6 @@
 mod again;
 mod nbd;
 mod raw;
-mod scheme;
 
 pub(crate) use again::Reopenable;
 pub use raw::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Role, claimed, retried};
@@ -14,13 +13,13 @@ use crate::leaf::Leaf;
 use crate::model::Stripe;
 use crate::platform::Platform;
 use ::nbd::client::Standing;
+use again::raw_of;
 use block::{BoxDevice, Device as _, IoError, IoResult, Kind, Nanos, SECTOR_BYTES, Sectors};
 use control::config;
 use control::status::Wear;
 use filter::{Delayed, Snapshot};
 use origin::Identity;
 use raw::{Bare, Raw};
-use scheme::raw_of;
 use shard::Local;
 use std::cell::Cell;
 use std::rc::Rc;

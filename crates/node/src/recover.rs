@@ -13,7 +13,6 @@
 
 mod carry;
 mod found;
-mod lost;
 mod report;
 mod target;
 
@@ -24,9 +23,8 @@ use crate::place::{Opened, Role};
 use crate::platform::{LogWitness, Platform};
 use block::{Device, Fua, IoError, Lba, Nanos, SECTOR_BYTES, Sectors};
 use control::config::{self, Bytes, Name};
-use found::{Found, Leased, said};
+use found::{Found, Leased, Lost, said};
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, LOG_SUPERBLOCKS, Likeness, LogSuperblock, likeness};
-use lost::Lost;
 use std::rc::Rc;
 use writelog::{Cleaning, Journal, superblock_of};
 

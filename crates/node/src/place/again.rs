@@ -1,5 +1,5 @@
-//! A file or block device that can be opened again in its place: an error of the past, or a
-//! device that was unplugged, does not keep it from its user for ever.
+//! Opening the place of a device, and opening a file or block device again in its place: an error
+//! of the past, or an unplugged device, does not keep it from its user for ever.
 //!
 //! Invariants:
 //!     it is open again ⟹ it is what it was, and all that was asked of it before has ended
@@ -7,8 +7,8 @@
 //!
 //! Not here: when it is worth a try.
 
-use super::raw::{Bare, Role};
-use super::scheme::raw_of;
+use super::nbd;
+use super::raw::{Bare, Raw, Role, claimed};
 use crate::platform::Platform;
 use block::{BoxDevice, IoError, IoResult, Kind};
 use control::config;
@@ -77,4 +77,30 @@ impl<P: Platform> Reopenable<P> {
         self.hold.replace(raw.hold);
         Ok(())
     }
+}
+
+/// Opens the place of a device: a file or block device, or an export of an NBD server.
+pub(super) async fn raw_of<P: Platform>(
+    platform: &P,
+    device: &config::Device,
+    role: Role,
+) -> IoResult<Raw<P>> {
+    let path = match (&device.path, &device.nbd) {
+        (Some(path), _) => &path.value,
+        (None, Some(uri)) => return nbd::open(platform, device, &uri.value, role).await,
+        (None, None) => {
+            let what = "no place is given; give `path` or `nbd`";
+            return Err(IoError::new(Kind::Invalid, what).on(device.name.value.to_string()));
+        }
+    };
+    let timer = platform.local().env().timer;
+    let open = async || platform.open_disk(device, path).await;
+    let (disk, hold) = claimed(&timer, open).await?;
+    Ok(Raw {
+        device: Bare::Disk(disk),
+        hold: Some(hold),
+        place: path.display().to_string(),
+        is_file: true,
+        standing: None,
+    })
 }

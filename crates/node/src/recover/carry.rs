@@ -4,8 +4,7 @@
 //! The engine is that of the node, and so is who chooses what is trusted. A log that is looked at
 //! is not begun, so that nothing is written.
 
-use super::found::{Found, Leased, said};
-use super::lost::{Lost, missing};
+use super::found::{Found, Leased, Lost, missing, said};
 use crate::arrays::{Devices, Source};
 use crate::leaf::Leaf;
 use crate::log::{Copy, FoundLog, Log, WitnessFile, engine, journal_of, patience, wanted};

@@ -1,9 +1,13 @@
-//! A log's devices and its origin, as far as they could be opened.
+//! A log's devices and its origin, as far as they could be opened, and the records that no device
+//! has.
 
 use crate::arrays::{Devices, Lease};
 use crate::platform::Platform;
-use block::{IoError, Sectors};
-use control::config::{self, Name};
+use block::{IoError, SECTOR_BYTES, Sectors};
+use control::config::{self, Bytes, Name};
+use layout::BLOCK_SECTORS;
+use std::fmt;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// A device, or why it cannot be used.
@@ -24,4 +28,37 @@ pub(super) struct Found<'a, P: Platform> {
 
 pub(super) fn said(error: IoError) -> String {
     error.to_string()
+}
+
+/// Records that were lost, and what is known of the blocks that they had.
+pub(super) struct Lost {
+    records: String,
+    blocks: Vec<Range<u64>>,
+}
+
+/// Why a node refuses a log that lacks `records`.
+pub(super) fn missing(records: &str) -> String {
+    format!("no device that is here has record {records} of the log, which was there")
+}
+
+impl Lost {
+    pub(super) fn new(records: String, blocks: &[Range<u64>]) -> Lost {
+        Lost {
+            records,
+            blocks: blocks.to_vec(),
+        }
+    }
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "but not record {}, which is lost", self.records)?;
+        let Some(first) = self.blocks.first() else {
+            return Ok(());
+        };
+        let block = BLOCK_SECTORS * SECTOR_BYTES;
+        let lost: u64 = self.blocks.iter().map(|run| run.end - run.start).sum();
+        let (lost, at) = (Bytes(lost * block), first.start * block);
+        write!(f, ": {lost} that keep older bytes, the first at byte {at}")
+    }
 }
