@@ -339,7 +339,7 @@ async fn refuse_owing<P: Platform>(config: &Config, platform: &P) -> Result<(), 
             .volumes
             .iter()
             .find(|v| v.name.as_str() == superblock.volume);
-        let is_served = volume.is_some_and(|v| v.mode.value == VolumeMode::WriteBack);
+        let is_served = volume.is_some_and(|v| v.in_force() == VolumeMode::WriteBack);
         if superblock.owes && !is_served {
             let [first, second] = &superblock.devices;
             return Err(format!(

@@ -167,17 +167,15 @@ fn volume<P: Platform>(
         name: name.to_string(),
         origin: served.origin.to_string(),
         pool: served.pool.to_string(),
-        mode: fronted.mode().name().to_owned(),
+        mode: served.volume.mode().name().to_owned(),
         off: None,
-        quiesced: fronted.cached().is_quiesced(),
+        quiesced: served.volume.cached().is_quiesced(),
         size_bytes: served.volume.geometry().sectors.bytes(),
         hit_percent: (all > 0).then(|| 100.0 * hit as f64 / all as f64),
-        write_back: fronted
+        write_back: served
+            .volume
             .log()
             .map(|log| write_back(log.engine().status(), log.devices())),
-        mode: served.volume.mode().name().to_owned(),
-        quiesced: served.volume.cached().is_quiesced(),
-        write_back: served.volume.log_status().map(write_back),
         read: now.read_total.since(&earlier.read_total).pace(span_s),
         write: now.write_total.since(&earlier.write_total).pace(span_s),
         read_total: now.read_total.clone(),

@@ -95,12 +95,6 @@ fn a_disk_of_4096_is_offered_as_one() {
         let (outcome, _) = back_to_back_on(geometry, 1, Plan::default(), client);
         assert_eq!(outcome, Outcome::Done);
         assert_eq!(offered.get(), Some((native, native)));
-        let client = move |local: Local<SimDriver>, env: Env| async move {
-            let options = Options::new(address(), "");
-            let client = Client::connect(env.clone(), local.connector(), options).await;
-            let client = client.unwrap();
-            assert_eq!(client.geometry().native, native);
-            assert_eq!(client.geometry().block, native);
     }
 }
 

@@ -259,28 +259,25 @@ impl<P: Platform> Node<P> {
         let volume = volume.ok_or_else(none)?;
         self.detach(name).await?;
         // What is held back for a snapshot goes on: it is to end.
-        let _ = volume.inner().cached().resume();
-        volume.inner().go_on();
+        let _ = volume.cached().resume();
+        volume.go_on();
         self.take_down(name).await?.map_err(|error| {
             format!("the volume is removed, but its origin may have lost writes: {error}; check it")
         })
     }
+
     /// Serves a volume without a log no longer, and releases its origin: how that has ended.
     async fn take_down(&self, name: &Name) -> Result<IoResult, Refusal> {
         let volume = self.volume(name.as_str())?;
-        let _ = volume.cached().resume();
-        volume.go_on();
         // Clients' writes that were acknowledged are made durable before the
         // device is released.
         self.withdraw(name, self.frontends.len())
             .await
             .map_err(refusal)?;
         let flushed = volume.flush().await;
-        volume.inner().cached().close().await;
+        volume.cached().close().await;
         let (_, served) = self.served(name.as_str())?;
         self.volumes.borrow_mut().remove(name);
-        volume.cached().close().await;
-        let served = self.volumes.borrow_mut().remove(name).ok_or_else(none)?;
         let pool = self.pool(served.pool.as_str())?;
         pool.cache.forget(name.as_str());
         pool.cache.remember().await;
@@ -388,13 +385,12 @@ fn stays_as_it_is<P: Platform>(
     volume: &config::Volume,
     origin: &Source,
 ) -> Option<&'static str> {
-    let fronted = served.volume.inner();
-    if fronted.log().is_some() {
+    if served.volume.log().is_some() {
         return Some(
             "has a log: turn it off by `hotset volume off`, grow it, and turn it on again",
         );
     }
-    if fronted.cached().is_quiesced() {
+    if served.volume.cached().is_quiesced() {
         return Some("is quiesced; resume it first");
     }
     if volume.size.is_some() {
