@@ -112,15 +112,13 @@ impl<D: Device> Mirror<D> {
     /// Copies every block from `source`. A block that it cannot read comes from
     /// the other leg, unless that one is `stale`. The error is the leg that has all of it then.
     async fn copy(&self, source: usize, stale: bool) -> Result<(), usize> {
-        self.copy_blocks(source, stale).await.map_err(|_| source)?;
         let other = 1 - source;
-        for (leg, whole) in [(other, source), (source, other)] {
-            self.legs[leg].flush().await.map_err(|_| whole)?;
-        }
-        for (leg, whole) in [(other, source), (source, other)] {
-            self.write_mark(leg, false).await.map_err(|_| whole)?;
-        }
-        Ok(())
+        // Two that are marked sole would each start without the other.
+        self.write_mark(source, false).await.map_err(|_| source)?;
+        self.copy_blocks(source, stale).await.map_err(|_| source)?;
+        self.legs[other].flush().await.map_err(|_| source)?;
+        self.legs[source].flush().await.map_err(|_| other)?;
+        self.write_mark(other, false).await.map_err(|_| source)
     }
 
     async fn copy_blocks(&self, source: usize, stale: bool) -> IoResult {

@@ -166,7 +166,7 @@ impl Harms {
     }
 
     /// Blocks of records that no other record calls durable or complete. Rot there is a write
-    /// that a power cut tore, or that the device acknowledged and lost: no sole copy can tell.
+    /// that a power cut tore, or that the device acknowledged and lost: a sole copy shows no difference.
     fn unproved(&self, medium: &Medium, log: Uuid) -> BTreeSet<u64> {
         let record = |block: u64| {
             let bytes = bytes(medium, block_of(block), BLOCK_BYTES);
