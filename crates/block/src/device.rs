@@ -18,8 +18,8 @@ pub struct Geometry {
     /// The logical block: addresses and lengths are multiples of it. 1 or 8
     /// sectors.
     pub block: Sectors,
-    /// What tables of partitions and file systems on it count in: 8 sectors of a medium that has
-    /// no smaller ones, else 1.
+    /// The unit of partition tables and file systems on it: 8 sectors of a medium that has no
+    /// smaller ones, else 1.
     pub native: Sectors,
     /// A length and alignment that is served at full speed, such as a stripe.
     pub optimal: Sectors,

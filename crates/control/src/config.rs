@@ -9,7 +9,6 @@ pub use crate::parameter::{Bytes, Name, PolicyName, VolumeMode};
 use crate::problem::Problem;
 pub use crate::schema::{At, Row, Value};
 use crate::schema::{LineEnds, Reader, sections};
-use cache::Mode;
 use raid::Level;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -380,10 +379,7 @@ impl Volume {
 
     /// The mode that it has: pass-through while it is off.
     pub fn in_force(&self) -> VolumeMode {
-        match self.off.value {
-            true => VolumeMode::Cached(Mode::PassThrough),
-            false => self.mode.value,
-        }
+        self.mode.value.unless(self.off.value)
     }
 }
 
@@ -428,6 +424,7 @@ pub fn reference() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cache::Mode;
 
     fn problems(text: &str) -> Vec<String> {
         let mut problems = Vec::new();

@@ -255,6 +255,14 @@ impl VolumeMode {
         }
     }
 
+    /// The mode in force: pass-through for a volume that is `off`.
+    pub fn unless(self, off: bool) -> VolumeMode {
+        match off {
+            true => VolumeMode::Cached(Mode::PassThrough),
+            false => self,
+        }
+    }
+
     /// What the cache does behind the log, or without one.
     pub fn cached(self) -> Mode {
         match self {

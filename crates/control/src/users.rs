@@ -1,8 +1,8 @@
-//! Which processes, mounts and devices use a port, a socket or a device, by `/proc` and `/sys`.
+//! The processes, mounts and devices that use a port, a socket or a device, by `/proc` and `/sys`.
 //!
-//! For messages alone: what cannot be read is left out, and so is what other users hide.
+//! For messages alone: unreadable and hidden entries are left out.
 //!
-//! Invariant: nothing of what is looked for is opened.
+//! Invariant: no port, socket or device is opened.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -40,7 +40,7 @@ pub fn of_socket(path: &Path) -> Vec<String> {
     with_sockets(&inodes.collect::<Vec<_>>())
 }
 
-/// What has the file or block device at `path` for itself: locks, mounts, devices above it.
+/// The users of the file or block device at `path`: locks, mounts, swap, devices above it.
 pub fn of_file(path: &Path) -> Vec<String> {
     let Ok(file) = fs::metadata(path) else {
         return Vec::new();

@@ -20,7 +20,7 @@ const ONE_IN: (u64, u64) = (4, 16);
 /// Lines of a volume for each step between these.
 const LINES_PER_STEP: u64 = 1024;
 
-/// What is learnt of a device's requests.
+/// The profile of a device's requests.
 pub struct Profiling(RefCell<State>);
 
 struct State {

@@ -121,7 +121,7 @@ impl UringPlatform {
         done.map_err(|error| error.to_string())
     }
 
-    /// `error`, with what uses the file at `path` if that is why.
+    /// `error`, with the users of the file at `path` if it is busy.
     async fn with_users(&self, error: IoError, path: &Path) -> IoError {
         if error.kind() != Kind::Busy {
             return error;

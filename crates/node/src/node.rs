@@ -331,7 +331,7 @@ async fn refuse_claimed<P: Platform>(config: &Config, platform: &P) -> Result<()
     Ok(())
 }
 
-/// Refuses a configuration that does not serve by its log what may owe something.
+/// Refuses a configuration that leaves out the log of a volume which may be dirty.
 async fn refuse_owing<P: Platform>(config: &Config, platform: &P) -> Result<(), Refusal> {
     for log in platform.logs().await.map_err(refusal)? {
         let superblock = &log.superblock;

@@ -77,8 +77,7 @@ impl<P: Platform> Node<P> {
         let mut volumes = Vec::new();
         for (name, served) in self.volumes.borrow().iter() {
             let earlier = session.volumes.remove(name).unwrap_or_default();
-            let (mut volume, now) = volume(name, served, earlier, span_s);
-            volume.off = off.get(name).map(|mode| mode.name().to_owned());
+            let (volume, now) = volume(name, served, off.get(name), earlier, span_s);
             volumes.push(volume);
             seen.insert(name.clone(), now);
         }
@@ -151,6 +150,7 @@ fn per(amount: f64, span_s: f64) -> f64 {
 fn volume<P: Platform>(
     name: &Name,
     served: &Served<P>,
+    off: Option<&VolumeMode>,
     earlier: SeenVolume,
     span_s: f64,
 ) -> (Volume, SeenVolume) {
@@ -168,7 +168,7 @@ fn volume<P: Platform>(
         origin: served.origin.to_string(),
         pool: served.pool.to_string(),
         mode: served.volume.mode().name().to_owned(),
-        off: None,
+        off: off.map(|mode| mode.name().to_owned()),
         quiesced: served.volume.cached().is_quiesced(),
         size_bytes: served.volume.geometry().sectors.bytes(),
         hit_percent: (all > 0).then(|| 100.0 * hit as f64 / all as f64),

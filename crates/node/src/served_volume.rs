@@ -44,7 +44,7 @@ struct Inner<D: Driver> {
     timer: Timer,
 }
 
-/// What is learnt of the requests of a volume.
+/// The observers of the requests of a volume.
 struct Observers {
     tap: Tap<Sink>,
     profiling: Profiling,
@@ -141,7 +141,7 @@ impl<D: Driver> ServedVolume<D> {
         &self.0.cached
     }
 
-    /// What is known of its requests.
+    /// The profile of its requests.
     pub(crate) fn profiling(&self) -> &Profiling {
         &self.0.observers.profiling
     }

@@ -241,7 +241,7 @@ fn origin_of(text: &str, read_only: bool) -> (String, Option<String>) {
     }
 }
 
-/// A change for which a volume gives up its log, once it is printed what that owes.
+/// A change for which a volume gives up its log, once its dirty data is printed.
 fn gives_up_log(change: Change, request: Request) -> Result<(Change, Request), Failure> {
     if let Some(volume) = request.volume() {
         announce(&change.control, volume)?;

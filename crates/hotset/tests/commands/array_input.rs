@@ -200,7 +200,7 @@ fn the_half_that_may_be_old_starts_by_itself_where_that_is_wanted() {
     assert!(checked.contains("end as a split brain"), "{checked}");
     let daemon = place.serve();
     assert_eq!(daemon.status()["arrays"][0]["state"], "degraded");
-    // What is back is filled with what it missed.
+    // A member that is back is filled with the writes that it missed.
     fs::rename(place.path("away"), place.path("a")).unwrap();
     until("the rebuild", || {
         daemon.status()["arrays"][0]["state"] == "healthy"

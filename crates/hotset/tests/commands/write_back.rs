@@ -145,7 +145,7 @@ fn a_write_back_volume_that_was_off_has_its_log_again() {
     assert!(file(&place).contains("off = true") && mode(&place) == "write-back");
     let listed = run(&mut place.command("volume list"));
     assert!(listed.contains("off (write-back)"), "{listed}");
-    // What the file says is what runs.
+    // The mode of the file is the one in force.
     assert_eq!(run(&mut place.command("reload")).trim(), "0 changes made");
     run(&mut place.command("volume off vol"));
     // It is off at the next start too, whose log is not asked for.

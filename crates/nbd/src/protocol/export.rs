@@ -36,8 +36,8 @@ pub struct Features {
 pub struct BlockSizes {
     /// Every offset and length is a multiple of this power of two.
     pub min: u32,
-    /// The one that is notified to clients, at least `min`: what is on a disk with larger blocks is made
-    /// and found by who counts in these.
+    /// The minimum that is offered to clients, at least `min`. Partition tables and file systems on
+    /// a disk with larger blocks count in these.
     pub min_offered: u32,
     /// What is fast.
     pub preferred: u32,

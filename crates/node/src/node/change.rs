@@ -8,7 +8,6 @@ use super::{Node, Pool};
 use crate::arrays::Source;
 use crate::nanos;
 use crate::platform::Platform;
-use cache::Mode;
 use control::check;
 use control::config::{self, At, Attach, Device, Name, VolumeMode};
 use control::doors::Queues;
@@ -379,10 +378,7 @@ impl<P: Platform> Node<P> {
             Change::Attach(attach) => self.change_doors(&attach.ublk.value, change).await?,
             Change::Detach(volume) => self.change_doors(volume, change).await?,
             Change::SetMode { volume, mode, off } => {
-                let mode = match off.value {
-                    true => Mode::PassThrough,
-                    false => mode.value.cached(),
-                };
+                let mode = mode.value.unless(off.value).cached();
                 self.set_mode(volume, mode).await?;
             }
             Change::WriteBack(volume) => drop(self.switch(volume, &[], None).await?),

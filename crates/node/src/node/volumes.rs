@@ -268,15 +268,14 @@ impl<P: Platform> Node<P> {
 
     /// Serves a volume without a log no longer, and releases its origin: how that has ended.
     async fn take_down(&self, name: &Name) -> Result<IoResult, Refusal> {
-        let volume = self.volume(name.as_str())?;
+        let (_, served) = self.served(name.as_str())?;
         // Clients' writes that were acknowledged are made durable before the
         // device is released.
         self.withdraw(name, self.frontends.len())
             .await
             .map_err(refusal)?;
-        let flushed = volume.flush().await;
-        volume.cached().close().await;
-        let (_, served) = self.served(name.as_str())?;
+        let flushed = served.volume.flush().await;
+        served.volume.cached().close().await;
         self.volumes.borrow_mut().remove(name);
         let pool = self.pool(served.pool.as_str())?;
         pool.cache.forget(name.as_str());
