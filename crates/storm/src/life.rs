@@ -120,7 +120,10 @@ impl World<'_> {
             match served {
                 Ok(None) => break process,
                 Ok(Some(array)) => self.start_degraded(process, &array)?,
-                Err(what) => return Err(format!("{what}\n{}", self.machine.last_said())),
+                Err(what) => {
+                    self.repeat_aloud(process, voice)?;
+                    return Err(format!("{what}\n{}", self.machine.last_said()));
+                }
             }
         };
         if let Some(status) = process.ended()? {
@@ -136,6 +139,22 @@ impl World<'_> {
             }
         });
         Ok(process)
+    }
+
+    /// Starts a daemon that ended in silence once more, with a log that keeps its reason.
+    fn repeat_aloud(&self, mut process: Process, voice: Voice) -> Result<(), String> {
+        if voice == Voice::Heard || process.ended()?.is_none() {
+            return Ok(());
+        }
+        let mut process = self
+            .machine
+            .start(Voice::Heard)
+            .map_err(|e| e.to_string())?;
+        let begun = Instant::now();
+        while process.ended()?.is_none() && begun.elapsed() < crate::TURN {
+            thread::sleep(LOOK);
+        }
+        self.end(&mut process)
     }
 
     /// Waits until the daemon serves so many volumes; an error if it ends, or takes too long. An

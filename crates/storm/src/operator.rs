@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 /// Requests that change nothing.
 const LOOKS: [&str; 4] = ["configuration", "observe", "explain", "ping"];
 /// Requests that change something.
-const CHANGES: [&str; 19] = [
+const CHANGES: [&str; 20] = [
     "reload",
     "set-mode",
+    "set-off",
     "invalidate",
     "quiesce",
     "resume",
@@ -40,10 +41,10 @@ const CHANGES: [&str; 19] = [
 /// Every command there is, done and refused.
 pub fn classes() -> Vec<String> {
     let looks = LOOKS.iter().map(|look| format!("{look} is done"));
-    let changes = CHANGES[..18].iter();
+    let changes = CHANGES[..19].iter();
     let changes =
         changes.flat_map(|what| ["done", "refused"].map(|end| format!("{what} is {end}")));
-    let taken = format!("{} is refused", CHANGES[18]);
+    let taken = format!("{} is refused", CHANGES[19]);
     looks.chain(changes).chain([taken]).collect()
 }
 
@@ -59,10 +60,9 @@ pub fn operate(world: &World, rng: &mut Rng) {
             2 => {
                 let modes = ["write-through", "write-around", "pass-through"];
                 let (through, mode) = (world.plan.volumes[0].name, one(rng, &modes));
-                change(
-                    world,
-                    &json!({"request": "set-mode", "volume": through, "mode": mode}),
-                )
+                let set = json!({"request": "set-mode", "volume": through, "mode": mode});
+                let off = json!({"request": "set-off", "volume": through, "off": rng.bool()});
+                change(world, one(rng, &[&set, &off]))
             }
             3 => done(world, &json!({"request": "invalidate", "volume": volume})),
             4 => quiesce(world, number, rng),
@@ -155,10 +155,12 @@ fn detach(world: &World, rng: &mut Rng) -> bool {
     }
     let volume = world.plan.volumes[BACK].name;
     let mode = one(rng, &["write-through", "pass-through"]);
-    let request = json!({"request": "set-mode", "volume": volume, "mode": mode});
+    let set = json!({"request": "set-mode", "volume": volume, "mode": mode});
+    let off = json!({"request": "set-off", "volume": volume, "off": true});
+    let request = one(rng, &[&set, &off]);
     let was = world.standing.is_detached();
     world.standing.detach();
-    let done = change(world, &request);
+    let done = change(world, request);
     if !was {
         let end = if done { "done" } else { "refused" };
         world.found.met(&format!("a detach is {end}"));

@@ -49,9 +49,10 @@ impl Verdict {
             .unwrap_or(0);
         let mut memberships = Vec::new();
         for superblock in superblocks.clone() {
-            memberships.push(match superblock.filter(ours) {
+            memberships.push(match superblock {
                 None => Membership::New,
                 Some(_) if durability.cold => Membership::Stale(STALE_COLD),
+                Some(other) if Some(other.pool) != pool => Membership::Stale(STALE_POOL),
                 Some(superblock) => membership(superblock.clone(), witness, epoch, line_blocks),
             });
         }
@@ -91,6 +92,7 @@ const STALE_WITNESS: &str =
     "no record beside the pool shows whether the volumes were written without it";
 const STALE_IMAGE: &str =
     "it holds less than the record beside the pool knows it to have held: it went back in time";
+const STALE_POOL: &str = "it belongs to another pool of this name";
 const STALE_LINES: &str = "its lines have another length";
 const STALE_COLD: &str = "the pool was to be opened cold";
 
@@ -116,14 +118,12 @@ fn pool_of<P: Device>(
             Err(error) => return refuse(&device.device, format!("{error}; {remedy}")),
         };
         let same_host = superblock.host == durability.host;
-        let same_pool = match pool {
-            Some(pool) => pool == superblock.pool,
-            None => {
-                superblock.label == durability.label && same_host && superblock.role == Role::Member
-            }
-        };
-        if same_pool {
-            pool = Some(superblock.pool);
+        // A record beside the pool that was lost, and written again while the device was away, has
+        // another identity: the name decides then, and the lines are not used.
+        let same_name =
+            superblock.label == durability.label && same_host && superblock.role == Role::Member;
+        if pool == Some(superblock.pool) || same_name {
+            pool = pool.or(Some(superblock.pool));
         } else if !durability.overwrite {
             let whose = if same_host {
                 "this host"

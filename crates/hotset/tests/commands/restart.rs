@@ -240,6 +240,25 @@ fn a_pool_of_another_host_or_of_another_name_is_left_alone() {
     assert!(daemon.stop().contains("without the lines"));
 }
 
+/// The record beside the pool is written again while the device is away.
+#[test]
+fn a_device_that_returns_after_the_record_was_lost_starts_cold() {
+    let place = place();
+    place.serve().stop();
+    fs::remove_dir_all(place.path("state")).unwrap();
+    let pool = File::options()
+        .write(true)
+        .open(place.path("pool"))
+        .unwrap();
+    pool.set_len(32 << 20).unwrap();
+    assert!(place.serve().stop().contains("cut short"));
+    pool.set_len(64 << 20).unwrap();
+    let daemon = place.serve();
+    same(&place, &daemon);
+    let said = daemon.stop();
+    assert!(said.contains("another pool of this name"), "{said}");
+}
+
 #[test]
 fn a_volume_is_one_pools_only() {
     let place = place();

@@ -5,7 +5,7 @@ use super::back_end::BackEnd;
 use super::case::{Case, Cut, Disks, Leaf, Setting, WITNESS};
 use super::report::{Event, Landing, Report};
 use crate::model::Model;
-use block::{IoError, Nanos, TargetId};
+use block::{Nanos, TargetId};
 use cache::{Cache, Counter, DeviceId, Mode};
 use sim::{Control, Image, Medium, Rng, World};
 use std::cell::{Cell, RefCell};
@@ -256,11 +256,9 @@ impl Bench {
         *self.caches.borrow_mut() = caches.to_vec();
     }
 
-    /// Whether it is no wonder that a pool cannot be opened for `error`.
-    pub(super) fn may_be_refused(&self, error: &IoError) -> bool {
-        let went_back = self.case.cuts.iter().any(|cut| cut.disks_back != 0);
-        let of_another = error.to_string().contains("it belongs to pool");
-        !self.case.faults.is_empty() || went_back && of_another
+    /// Whether a fault of the case may keep a pool from being opened.
+    pub(super) fn may_be_refused(&self) -> bool {
+        !self.case.faults.is_empty()
     }
 
     /// A random name.

@@ -72,8 +72,7 @@ pub(super) async fn join(
 /// Opens the pool with the disks that are plugged in, and every volume.
 ///
 /// A pool whose disks are faulty may be refused: both copies of a superblock are bad,
-/// or a disk cannot be read. So may one of which a disk went back to before the pool was
-/// formed once more. An administrator would then have it formatted, or leave that disk out.
+/// or a disk cannot be read. An administrator would then have it formatted.
 pub(super) async fn open(bench: &Bench, local: &Local<SimDriver>) -> Stage {
     for number in 1.. {
         let format = number > ATTEMPTS;
@@ -86,7 +85,7 @@ pub(super) async fn open(bench: &Bench, local: &Local<SimDriver>) -> Stage {
         };
         let in_vain = number >= ATTEMPTS;
         assert!(
-            !in_vain || bench.may_be_refused(&error),
+            !in_vain || bench.may_be_refused(),
             "the pool cannot be opened: {error}"
         );
         let blamed = (0..bench.pool.len()).find(|d| error.device() == Some(&*pool_name(*d)));
