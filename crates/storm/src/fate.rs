@@ -211,11 +211,12 @@ impl World<'_> {
 
     /// A volume that has left write-back is to be written back again.
     fn write_back_again(&self) -> io::Result<()> {
-        let (text, path) = self.machine.text()?;
         let name = format!("name = \"{}\"\n", self.plan.volumes[BACK].name);
-        let Some((before, section)) = text.split_once(&name) else {
+        let mut texts = self.machine.texts()?.into_iter();
+        let Some((text, path)) = texts.find(|(text, _)| text.contains(&name)) else {
             return Ok(());
         };
+        let (before, section) = text.split_once(&name).expect("it contains the name");
         let (own, rest) = match section.find("\n[[") {
             Some(end) => section.split_at(end),
             None => (section, ""),

@@ -33,7 +33,7 @@ impl World<'_> {
             Canary::Bystander => self.spoil(BYSTANDERS[2]),
             Canary::Rot => devices.iter().for_each(|device| self.spoil(device)),
             Canary::Configuration => {
-                if let Ok((text, path)) = self.machine.text() {
+                for (text, path) in self.machine.texts().into_iter().flatten() {
                     // Its check follows.
                     let _ = fs::write(path, text + "\n[[volum]]\n");
                 }

@@ -293,8 +293,14 @@ fn prepare(
         }
     }
     let bystanders = Bystander::all(&back)?;
-    let text = plan.configuration(folder, &devices);
-    fs::write(back.join(plan::ETC).join("hotset.toml"), text)?;
+    let texts = plan.configuration(folder, &devices);
+    for (file, text) in plan::FILES.iter().zip(texts) {
+        if !text.is_empty() {
+            let path = back.join(plan::ETC).join(file);
+            fs::create_dir_all(path.parent().expect("it is in a folder"))?;
+            fs::write(path, text)?;
+        }
+    }
     let mounted = Mounted::new(&back, &devices)?;
     let exported = plan.devices.iter();
     let exported = exported.filter(|device| device.place == Place::Export);

@@ -1,6 +1,6 @@
 //! The daemon: its files, its process, and what it says of itself.
 
-use crate::plan::ETC;
+use crate::plan::{ETC, FILES};
 use crate::weather::{TURN, Weather};
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -73,17 +73,23 @@ impl Machine {
         self.folder.join("devices").join(ETC).join("hotset.toml")
     }
 
-    /// The text of its configuration, and where that is.
-    pub fn text(&self) -> io::Result<(String, PathBuf)> {
-        let path = self.back().join(ETC).join("hotset.toml");
-        Ok((fs::read_to_string(&path)?, path))
+    /// The text of each file of its configuration, and where that is.
+    pub fn texts(&self) -> io::Result<Vec<(String, PathBuf)>> {
+        let paths = FILES.map(|file| self.back().join(ETC).join(file));
+        let there = paths.into_iter().filter(|path| path.exists());
+        there
+            .map(|path| Ok((fs::read_to_string(&path)?, path)))
+            .collect()
     }
 
     /// Whether its configuration has a volume.
     pub fn has_volume(&self, name: &str) -> io::Result<bool> {
-        let (text, _) = self.text()?;
-        let mut sections = text.split("[[volume]]").skip(1);
-        Ok(sections.any(|section| section.contains(&format!("name = \"{name}\"\n"))))
+        let name = format!("name = \"{name}\"\n");
+        let has = |(text, _): &(String, PathBuf)| {
+            let mut sections = text.split("[[volume]]").skip(1);
+            sections.any(|section| section.contains(&name))
+        };
+        Ok(self.texts()?.iter().any(has))
     }
 
     /// Runs `hotset` with these arguments, and the configuration after them; its status, and what it
@@ -161,9 +167,12 @@ impl Machine {
 
     /// What it answers to a request; an error of the kind `TimedOut` if that is overdue.
     pub fn ask(&self, request: &Value, weather: &Weather) -> io::Result<Value> {
-        ask(&self.control(), request, &|begun| {
-            weather.overdue(begun, TURN)
-        })
+        self.talk()?.ask(request, weather)
+    }
+
+    /// A connection for several requests.
+    pub fn talk(&self) -> io::Result<Talk> {
+        Talk::new(&self.control())
     }
 
     /// Asks it for something, and hears no answer.
@@ -198,35 +207,52 @@ impl Machine {
     /// Its report.
     pub fn status(&self, weather: &Weather) -> io::Result<Value> {
         let overdue = |begun| weather.overdue_report(begun);
-        let answer = ask(&self.control(), &json!({"request": "status"}), &overdue)?;
+        let answer = self
+            .talk()?
+            .answer(&json!({"request": "status"}), &overdue)?;
         Ok(answer["status"].clone())
     }
 }
 
-fn ask(
-    control: &Path,
-    request: &Value,
-    overdue: &dyn Fn(Instant) -> Option<Duration>,
-) -> io::Result<Value> {
-    let begun = Instant::now();
-    let mut stream = UnixStream::connect(control)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(format!("{request}\n").as_bytes())?;
-    let (mut stream, mut line) = (BufReader::new(stream), Vec::new());
-    loop {
-        match stream.read_until(b'\n', &mut line) {
-            Ok(_) if line.ends_with(b"\n") => break,
-            Ok(_) => return Err(ErrorKind::UnexpectedEof.into()),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                if overdue(begun).is_some() {
-                    return Err(ErrorKind::TimedOut.into());
-                }
-            }
-            Err(error) => return Err(error),
-        }
+/// A connection to the socket of commands.
+pub struct Talk(BufReader<UnixStream>);
+
+impl Talk {
+    fn new(control: &Path) -> io::Result<Talk> {
+        let stream = UnixStream::connect(control)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Talk(BufReader::new(stream)))
     }
-    serde_json::from_slice(&line).map_err(io::Error::other)
+
+    /// The answer to a request; an error of the kind `TimedOut` if that is overdue.
+    pub fn ask(&mut self, request: &Value, weather: &Weather) -> io::Result<Value> {
+        self.answer(request, &|begun| weather.overdue(begun, TURN))
+    }
+
+    fn answer(
+        &mut self,
+        request: &Value,
+        overdue: &dyn Fn(Instant) -> Option<Duration>,
+    ) -> io::Result<Value> {
+        let (begun, mut line) = (Instant::now(), Vec::new());
+        self.0
+            .get_mut()
+            .write_all(format!("{request}\n").as_bytes())?;
+        loop {
+            match self.0.read_until(b'\n', &mut line) {
+                Ok(_) if line.ends_with(b"\n") => break,
+                Ok(_) => return Err(ErrorKind::UnexpectedEof.into()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if overdue(begun).is_some() {
+                        return Err(ErrorKind::TimedOut.into());
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        serde_json::from_slice(&line).map_err(io::Error::other)
+    }
 }
 
 /// A daemon's process, which is killed when dropped, and a pipe that nobody reads.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what would take a device from what uses it is refused.
 
-use crate::plan::{Array, BACK, BYSTANDERS, LOGS, one};
+use crate::plan::{Array, BACK, BYSTANDERS, LENT, LOGS, one};
 use crate::standing::list;
 use crate::weather::TURN;
 use crate::world::World;
@@ -15,13 +15,18 @@ use std::time::{Duration, Instant};
 /// Requests that change nothing.
 const LOOKS: [&str; 4] = ["configuration", "observe", "explain", "ping"];
 /// Requests that change something.
-const CHANGES: [&str; 20] = [
+const CHANGES: [&str; 25] = [
     "reload",
     "set-mode",
     "set-off",
     "invalidate",
     "quiesce",
     "resume",
+    "hold",
+    "release",
+    "record",
+    "add-pool",
+    "remove-pool",
     "add-volume",
     "remove-volume",
     "add-device",
@@ -41,10 +46,10 @@ const CHANGES: [&str; 20] = [
 /// Every command there is, done and refused.
 pub fn classes() -> Vec<String> {
     let looks = LOOKS.iter().map(|look| format!("{look} is done"));
-    let changes = CHANGES[..19].iter();
+    let changes = CHANGES[..24].iter();
     let changes =
         changes.flat_map(|what| ["done", "refused"].map(|end| format!("{what} is {end}")));
-    let taken = format!("{} is refused", CHANGES[19]);
+    let taken = format!("{} is refused", CHANGES[24]);
     looks.chain(changes).chain([taken]).collect()
 }
 
@@ -65,7 +70,11 @@ pub fn operate(world: &World, rng: &mut Rng) {
                 change(world, one(rng, &[&set, &off]))
             }
             3 => done(world, &json!({"request": "invalidate", "volume": volume})),
-            4 => quiesce(world, number, rng),
+            4 => match rng.u8(..4) {
+                0 | 1 => quiesce(world, number, rng),
+                2 => hold(world, number, rng),
+                _ => record(world, volume, rng),
+            },
             5..8 => change_pool(world, rng),
             8..12 => change_array(world, rng),
             12 => detach(world, rng) || attach(world),
@@ -89,7 +98,20 @@ fn change_pool(world: &World, rng: &mut Rng) -> bool {
     let device = one(rng, devices);
     // What becomes of it is nobody's fault.
     world.found.blame(device);
-    match rng.u8(..4) {
+    match rng.u8(..6) {
+        4 => {
+            let (name, device) = LENT;
+            let text = format!("name = \"{name}\"\ndevices = [\"{device}\"]\n");
+            let devices: [&str; 0] = [];
+            change(
+                world,
+                &json!({"request": "add-pool", "pool": text, "devices": devices}),
+            )
+        }
+        5 => {
+            let pool = one(rng, &[LENT.0, LENT.0, LENT.0, pool]);
+            change(world, &json!({"request": "remove-pool", "pool": pool}))
+        }
         0 => change(
             world,
             &json!({"request": "remove-device", "pool": pool, "device": device}),
@@ -253,7 +275,12 @@ fn take(world: &World, rng: &mut Rng) -> bool {
     let device = used(world, rng);
     let pool = world.plan.pools[0].0;
     let foreign = world.plan.arrays.iter().find(|array| !array.has(&device));
-    let request = match (rng.u8(..4), foreign) {
+    let request = match (rng.u8(..5), foreign) {
+        (4, _) => {
+            let text = format!("name = \"thief\"\ndevices = [\"{device}\"]\n");
+            let devices: [&str; 0] = [];
+            json!({"request": "add-pool", "pool": text, "devices": devices})
+        }
         (0, Some(array)) => json!({"request": "add-member", "array": array.name,
             "device": {"named": device}, "overwrite": true}),
         (0 | 1, _) => {
@@ -303,6 +330,65 @@ fn quiesce(world: &World, number: usize, rng: &mut Rng) -> bool {
     }
     drop(quiesced);
     true
+}
+
+/// Holds a volume for a moment by a connection, which releases the volume or ends.
+fn hold(world: &World, number: usize, rng: &mut Rng) -> bool {
+    let volume = world.plan.volumes[number].name;
+    let quiesced = world.weather.volumes[number].quiesced.begin();
+    let request = json!({"request": "hold", "volume": volume, "forget": rng.bool()});
+    let mut talk = world.machine.talk();
+    let mut ask = |request: &Value| match &mut talk {
+        Ok(talk) => judge(world, request, talk.ask(request, world.weather)),
+        Err(error) => {
+            unanswered(world, request, error);
+            false
+        }
+    };
+    let held = ask(&request);
+    sleep(Duration::from_millis(rng.u64(..500)));
+    if held && rng.bool() {
+        ask(&json!({"request": "release"}));
+    }
+    drop(talk);
+    let begun = Instant::now();
+    while held && !world.weather.is_ending() {
+        let status = world.machine.status(world.weather).unwrap_or_default();
+        let mut volumes = list(&status, "volumes").iter();
+        if !volumes.any(|v| v["name"] == volume && v["quiesced"] == true) {
+            break;
+        }
+        if begun.elapsed() > TURN.mul_f64(world.weather.load()) {
+            let what = format!("volume {volume} is held by a connection that has ended");
+            world.found.violation(what);
+            break;
+        }
+        sleep(Duration::from_millis(20));
+    }
+    drop(quiesced);
+    held
+}
+
+/// Records the requests of a volume for a moment.
+fn record(world: &World, volume: &str, rng: &mut Rng) -> bool {
+    let request = json!({"request": "record", "volume": volume});
+    let mut talk = match world.machine.talk() {
+        Ok(talk) => talk,
+        Err(error) => {
+            unanswered(world, &request, &error);
+            return false;
+        }
+    };
+    let begun = judge(world, &request, talk.ask(&request, world.weather));
+    for _ in 0..rng.usize(..4) {
+        sleep(Duration::from_millis(rng.u64(..300)));
+        let take = json!({"request": "take-records"});
+        if let (true, Err(error)) = (begun, talk.ask(&take, world.weather)) {
+            unanswered(world, &take, &error);
+            break;
+        }
+    }
+    begun
 }
 
 /// Has a change made that the configuration keeps; whether it was done.

@@ -66,6 +66,8 @@ pub struct Plan {
     pub pools: Vec<(&'static str, Vec<&'static str>)>,
     /// In what order the origin of what is written back gets writes.
     pub order: &'static str,
+    /// Whether the volumes are in a file of their own.
+    apart: bool,
     line_size: &'static str,
     policy: &'static str,
     max_lag: &'static str,
@@ -78,6 +80,10 @@ pub const LOGS: [&str; 2] = ["log0", "log1"];
 pub const STATE: &str = "state";
 /// The folder of its configuration.
 pub const ETC: &str = "etc";
+/// The files of the configuration: one, and one that has the volumes in some storms.
+pub const FILES: [&str; 2] = ["hotset.toml", "conf.d/volumes.toml"];
+/// A pool that comes and goes, and its device.
+pub const LENT: (&str, &str) = ("lent", "lent0");
 /// Devices that are in nothing, whose bytes stay: one is a file, one an export. What lies beside
 /// the devices and is none has the third name.
 pub const BYSTANDERS: [&str; 3] = ["fence", "foreign", "bystander"];
@@ -104,6 +110,7 @@ impl Plan {
             arrays: Vec::new(),
             pools: Vec::new(),
             order: one(rng, &["ordered", "coalesced", "journaled"]),
+            apart: rng.bool(),
             line_size: one(rng, &["4KiB", "64KiB", "256KiB"]),
             policy: one(rng, &["auto", "lru"]),
             max_lag: one(rng, &["3s", "30s", "300s"]),
@@ -145,6 +152,7 @@ impl Plan {
                 .iter()
                 .for_each(|name| plan.add(name, 32, Place::File));
         }
+        plan.add(LENT.1, 32, Place::File);
         plan.add(BYSTANDERS[0], BYSTANDER_MIB, Place::File);
         plan.add(BYSTANDERS[1], BYSTANDER_MIB, Place::Export);
         plan
@@ -200,8 +208,9 @@ impl Plan {
         device.is_some_and(|device| device.place == Place::Export)
     }
 
-    /// The configuration: its sockets in `folder`, its devices, its state and itself in `devices`.
-    pub fn configuration(&self, folder: &Path, devices: &Path) -> String {
+    /// The text of each of [`FILES`], which may be empty: sockets in `folder`, devices, the state
+    /// and the files themselves in `devices`.
+    pub fn configuration(&self, folder: &Path, devices: &Path) -> [String; 2] {
         let (dir, at) = (folder.display(), devices.display());
         let mut text = format!(
             "[daemon]\ncontrol = \"{dir}/control\"\nstate = \"{at}/{STATE}\"\nbuffers = \"48MiB\"\n\
@@ -229,10 +238,12 @@ impl Plan {
                 self.line_size, self.policy
             );
         }
-        for volume in &self.volumes[..VISITOR] {
-            text += &format!("\n[[volume]]\n{}", self.section(volume));
+        let volumes = self.volumes[..VISITOR].iter();
+        let volumes = volumes.map(|volume| format!("\n[[volume]]\n{}", self.section(volume)));
+        match self.apart {
+            true => [text, volumes.collect()],
+            false => [text + &volumes.collect::<String>(), String::new()],
         }
-        text
     }
 
     /// The section of a volume without its title.
@@ -273,7 +284,7 @@ impl Plan {
             None => "a file".into(),
         };
         format!(
-            "{} on {} and {} on {} (max_lag {}, dirty_max {}), {} pools, lines of {}, {}",
+            "{} on {} and {} on {} (max_lag {}, dirty_max {}), {} pools, lines of {}, {}, {}",
             self.volumes[0].mode,
             origin(&self.volumes[0]),
             self.order,
@@ -282,7 +293,8 @@ impl Plan {
             self.dirty_max,
             self.pools.len(),
             self.line_size,
-            self.policy
+            self.policy,
+            if self.apart { "two files" } else { "one file" }
         )
     }
 }
