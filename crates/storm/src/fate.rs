@@ -174,7 +174,10 @@ impl World<'_> {
 
     /// Exchanges the victim of an array and another member, which costs it nothing.
     fn exchange_members(&self, array: &'static str, other: &str) -> io::Result<()> {
-        if let Some(victim) = self.standing.victim(array).filter(|victim| victim != other) {
+        let victim = self.standing.victim(array);
+        if let Some(victim) = victim.filter(|victim| victim != other)
+            && self.plan.device(other).is_some()
+        {
             self.meet(CLASSES[6], &format!("{victim} and {other}"));
             self.exchange(&victim, other)?;
             self.standing.exchange(array, other);
@@ -184,7 +187,7 @@ impl World<'_> {
 
     /// Exchanges the victims of two arrays, which each does without.
     fn exchange_arrays(&self) -> io::Result<()> {
-        if let [one, other] = &self.plan.arrays[..]
+        if let [.., one, other] = &self.plan.arrays[..]
             && let (Some(a), Some(b)) = (
                 self.standing.victim(one.name),
                 self.standing.victim(other.name),

@@ -16,10 +16,7 @@ impl World<'_> {
         };
         self.found.met("Canary");
         let origin = self.plan.volumes[0].origin;
-        let devices = match self.plan.array(origin) {
-            Some(array) => array.members.clone(),
-            None => vec![origin.to_owned()],
-        };
+        let devices = self.plan.below(origin);
         let all = |verbs: &[Verb], effect| {
             devices
                 .iter()

@@ -125,14 +125,14 @@ impl Plan {
         }
         let pools: Vec<&str> = plan.pools.iter().map(|(name, _)| *name).collect();
         let through = ["write-through", "write-through", "write-around"];
-        for (name, origin, modes) in [
-            ("through", ["disk0", "left"], &through[..]),
-            ("back", ["disk1", "right"], &["write-back"]),
-            ("visitor", ["disk2", "disk2"], &through[..2]),
+        for (name, [disk, array, inner], modes) in [
+            ("through", ["disk0", "left", "left_inner"], &through[..]),
+            ("back", ["disk1", "right", "right_inner"], &["write-back"]),
+            ("visitor", ["disk2"; 3], &through[..2]),
         ] {
             let origin = match name != "visitor" && rng.bool() {
-                true => plan.add_array(rng, origin[1]),
-                false => plan.add_disk(rng, origin[0]),
+                true => plan.add_array(rng, array, Some(inner)),
+                false => plan.add_disk(rng, disk),
             };
             plan.volumes.push(Volume {
                 name,
@@ -169,12 +169,25 @@ impl Plan {
         name
     }
 
-    fn add_array(&mut self, rng: &mut Rng, name: &'static str) -> &'static str {
+    /// An array, the first member of which is another in some storms.
+    fn add_array(
+        &mut self,
+        rng: &mut Rng,
+        name: &'static str,
+        inner: Option<&'static str>,
+    ) -> &'static str {
         let shapes = [("raid1", 2), ("raid1", 3), ("raid5", 3), ("raid10", 4)];
         let (level, count) = one(rng, &shapes);
         let spares = rng.usize(..2);
         let mut names: Vec<String> = (0..count + spares).map(|n| format!("{name}{n}")).collect();
+        let inner = inner.filter(|_| rng.u8(..3) == 0);
+        if let Some(inner) = inner {
+            names[0] = self.add_array(rng, inner, None).to_owned();
+        }
         for (number, device) in names.clone().iter().enumerate() {
+            if Some(device.as_str()) == inner {
+                continue;
+            }
             let place = match number {
                 // Its blocks are the larger ones, and an array takes no device with larger ones.
                 0 => Place::File,
@@ -200,6 +213,14 @@ impl Plan {
     /// The array of this name.
     pub fn array(&self, name: &str) -> Option<&Array> {
         self.arrays.iter().find(|array| array.name == name)
+    }
+
+    /// The devices that an origin is on: itself, or those of its array.
+    pub fn below(&self, origin: &str) -> Vec<String> {
+        match self.array(origin) {
+            Some(array) => array.members.iter().flat_map(|m| self.below(m)).collect(),
+            None => vec![origin.to_owned()],
+        }
     }
 
     /// Whether a device is an export.
@@ -279,6 +300,9 @@ impl Plan {
     /// What the storm is about, in a line.
     pub fn about(&self) -> String {
         let origin = |volume: &Volume| match self.array(volume.origin) {
+            Some(array) if self.array(&array.members[0]).is_some() => {
+                format!("{} of {}, nested", array.level, array.members.len())
+            }
             Some(array) => format!("{} of {}", array.level, array.members.len()),
             None if self.is_exported(volume.origin) => "an export".into(),
             None => "a file".into(),

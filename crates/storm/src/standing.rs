@@ -149,7 +149,8 @@ impl Standing {
                 continue;
             };
             let members = list(array, "members").iter();
-            let mut names = members.filter_map(|member| member["device"].as_str());
+            let names = members.filter_map(|member| member["device"].as_str());
+            let mut names = names.filter(|name| plan.device(name).is_some());
             if array["state"] == "healthy" {
                 let names: Vec<&str> = names.collect();
                 let victim = names[rng.usize(..names.len())].to_owned();
