@@ -56,9 +56,9 @@ impl World<'_> {
                 0 => self.come_back(rng, CLASSES[0], pool)?,
                 n @ (1 | 10) => self.come_back(rng, CLASSES[n as usize], pool)?,
                 n @ (2 | 3 | 11) if self.standing.log_may_fail() => {
-                    let log = LOGS[self.standing.log()];
-                    self.standing.strike(log);
-                    self.come_back(rng, CLASSES[n as usize], log)?;
+                    let log = self.standing.log();
+                    self.standing.strike(&log);
+                    self.come_back(rng, CLASSES[n as usize], &log)?;
                 }
                 n @ (4 | 5 | 12) => {
                     if let (Some(array), Some(victim)) = (array, victim) {

@@ -1,7 +1,7 @@
 //! Faults of devices while a daemon runs.
 
 use crate::devil::{Effect, Rule, Verb};
-use crate::plan::{BACK, ETC, LOGS, Plan, STATE, one};
+use crate::plan::{BACK, ETC, Plan, STATE, one};
 use crate::standing::Standing;
 use fastrand::Rng;
 use std::time::Duration;
@@ -81,7 +81,7 @@ impl Fault {
         targets.extend(disks.map(|disk| (Target::Origin, disk.to_owned())));
         targets.push((Target::Pool, one(rng, &plan.pool_devices()).to_owned()));
         if standing.log_may_fail() {
-            let name = LOGS[standing.log()].to_owned();
+            let name = standing.log();
             targets.extend([(Target::Log, name.clone()), (Target::Log, name)]);
         }
         targets.push((Target::State, STATE.into()));
@@ -102,7 +102,7 @@ impl Fault {
             .collect();
         targets.push((Target::Pool, one(rng, &plan.pool_devices()).to_owned()));
         if standing.log_may_fail() {
-            targets.push((Target::Log, LOGS[standing.log()].to_owned()));
+            targets.push((Target::Log, standing.log()));
         }
         let (target, name) = targets.swap_remove(rng.usize(..targets.len()));
         Fault::of(rng, target, name)

@@ -3,7 +3,7 @@
 use crate::canary::Canary;
 use crate::devil::{Effect, Rule, Verb};
 use crate::machine::Process;
-use crate::plan::{BYSTANDERS, LOGS};
+use crate::plan::BYSTANDERS;
 use crate::world::World;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -36,10 +36,10 @@ impl World<'_> {
                 }
             }
             Canary::Unsaid => {
-                let log = LOGS[self.standing.log()];
-                self.standing.strike(log);
-                self.found.blame(log);
-                self.rule(log, &[Verb::Write], Effect::Fail(libc::EIO));
+                let log = self.standing.log();
+                self.standing.strike(&log);
+                self.found.blame(&log);
+                self.rule(&log, &[Verb::Write], Effect::Fail(libc::EIO));
             }
         }
     }

@@ -269,7 +269,7 @@ impl World<'_> {
                 .filter_map(|spare| spare.as_str()),
         );
         for device in known.members.iter().chain(&known.spares) {
-            if !has.contains(&device.as_str()) && give_back(self, known, device) {
+            if !has.contains(&device.as_str()) && give_back(self, known, device, true) {
                 self.found.met("an array is whole again");
                 return;
             }

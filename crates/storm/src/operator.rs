@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Requests that change nothing.
 const LOOKS: [&str; 4] = ["configuration", "observe", "explain", "ping"];
 /// Requests that change something.
-const CHANGES: [&str; 25] = [
+const CHANGES: [&str; 26] = [
     "reload",
     "set-mode",
     "set-off",
@@ -25,6 +25,7 @@ const CHANGES: [&str; 25] = [
     "hold",
     "release",
     "record",
+    "replace-log",
     "add-pool",
     "remove-pool",
     "add-volume",
@@ -46,10 +47,10 @@ const CHANGES: [&str; 25] = [
 /// Every command there is, done and refused.
 pub fn classes() -> Vec<String> {
     let looks = LOOKS.iter().map(|look| format!("{look} is done"));
-    let changes = CHANGES[..24].iter();
+    let changes = CHANGES[..25].iter();
     let changes =
         changes.flat_map(|what| ["done", "refused"].map(|end| format!("{what} is {end}")));
-    let taken = format!("{} is refused", CHANGES[24]);
+    let taken = format!("{} is refused", CHANGES[25]);
     looks.chain(changes).chain([taken]).collect()
 }
 
@@ -77,7 +78,7 @@ pub fn operate(world: &World, rng: &mut Rng) {
             },
             5..8 => change_pool(world, rng),
             8..12 => change_array(world, rng),
-            12 => detach(world, rng) || attach(world),
+            12 => detach(world, rng) || attach(world) || replace_log(world, rng),
             13 => job(world, rng),
             _ => take(world, rng),
         };
@@ -136,6 +137,8 @@ fn change_array(world: &World, rng: &mut Rng) -> bool {
     let array = world.plan.array(name).expect("it is in the plan");
     let all: Vec<&String> = array.members.iter().chain(&array.spares).collect();
     let device = all[rng.usize(..all.len())];
+    // The server of an export may have another's: only the export is given then.
+    let overwrite = !world.plan.is_exported(device);
     match rng.u8(..6) {
         0 => {
             world.found.blame(victim);
@@ -150,23 +153,24 @@ fn change_array(world: &World, rng: &mut Rng) -> bool {
             change(
                 world,
                 &json!({"request": "replace-member", "array": name, "member": victim,
-                    "device": new, "overwrite": true}),
+                    "device": new, "overwrite": overwrite}),
             )
         }
         2 => done(
             world,
             &json!({"request": "scrub", "array": name, "repair": rng.bool()}),
         ),
-        _ => give_back(world, array, device),
+        _ => give_back(world, array, device, overwrite),
     }
 }
 
 /// Gives an array a device again that it does not have.
-pub fn give_back(world: &World, array: &Array, device: &str) -> bool {
+pub fn give_back(world: &World, array: &Array, device: &str, overwrite: bool) -> bool {
     let new = json!({"named": device});
     change(
         world,
-        &json!({"request": "add-member", "array": array.name, "device": new, "overwrite": true}),
+        &json!({"request": "add-member", "array": array.name, "device": new,
+            "overwrite": overwrite}),
     )
 }
 
@@ -196,7 +200,7 @@ fn attach(world: &World) -> bool {
         return false;
     }
     let volume = world.plan.volumes[BACK].name;
-    let log = LOGS.map(|log| json!({"named": log}));
+    let log = world.standing.logs().map(|log| json!({"named": log}));
     let request =
         json!({"request": "set-mode", "volume": volume, "mode": "write-back", "log": log});
     let done = change(world, &request);
@@ -205,6 +209,28 @@ fn attach(world: &World) -> bool {
     }
     let end = if done { "done" } else { "refused" };
     world.found.met(&format!("an attach is {end}"));
+    done
+}
+
+/// Puts the device that is in no log in the place of the one that may be at fault.
+fn replace_log(world: &World, rng: &mut Rng) -> bool {
+    if !world.standing.log_may_fail() || world.standing.is_detached() || rng.bool() {
+        return false;
+    }
+    let (logs, device) = (world.standing.logs(), world.standing.log());
+    let by = LOGS.into_iter().find(|log| !logs.iter().any(|l| l == log));
+    let Some(by) = by else { return false };
+    world.found.blame(&device);
+    world.found.blame(by);
+    world.standing.strike(&device);
+    let done = change(
+        world,
+        &json!({"request": "replace-log", "volume": world.plan.volumes[BACK].name,
+            "device": device, "by": {"named": by}}),
+    );
+    if done {
+        world.standing.replace_log(by);
+    }
     done
 }
 
@@ -251,7 +277,7 @@ fn used(world: &World, rng: &mut Rng) -> String {
         .map(|volume| volume.origin);
     let mut used: Vec<String> = origins.map(str::to_owned).collect();
     if !world.standing.is_detached() && !world.standing.log_may_fail() {
-        used.extend(LOGS.map(str::to_owned));
+        used.extend(world.standing.logs());
     }
     let status = world.machine.status(world.weather).unwrap_or_default();
     for array in list(&status, "arrays") {

@@ -74,8 +74,8 @@ pub struct Plan {
     dirty_max: &'static str,
 }
 
-/// The devices that a log is on.
-pub const LOGS: [&str; 2] = ["log0", "log1"];
+/// The devices that a log is on at first, and one that may take the place of one.
+pub const LOGS: [&str; 3] = ["log0", "log1", "log2"];
 /// The folder of what the daemon remembers.
 pub const STATE: &str = "state";
 /// The folder of its configuration.
@@ -142,8 +142,8 @@ impl Plan {
             });
         }
         let log_mib = one(rng, &[10, 16, 33]);
-        plan.add(LOGS[0], log_mib, Place::File);
-        plan.add(LOGS[1], log_mib, Place::File);
+        LOGS.iter()
+            .for_each(|log| plan.add(log, log_mib, Place::File));
         if plan.order == "journaled" {
             plan.add("journal", 20, Place::File);
         }
@@ -281,8 +281,11 @@ impl Plan {
         );
         if *mode == "write-back" {
             text += &format!(
-                "log = {LOGS:?}\nwrite_back = \"{}\"\nmax_lag = \"{}\"\ndirty_max = \"{}\"\n",
-                self.order, self.max_lag, self.dirty_max
+                "log = {:?}\nwrite_back = \"{}\"\nmax_lag = \"{}\"\ndirty_max = \"{}\"\n",
+                &LOGS[..2],
+                self.order,
+                self.max_lag,
+                self.dirty_max
             );
             if self.order == "journaled" {
                 text += "journal = \"journal\"\n";

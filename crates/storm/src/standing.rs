@@ -15,6 +15,9 @@ struct Inner {
     victims: BTreeMap<&'static str, String>,
     /// Arrays whose members may be at fault now.
     strikable: Vec<&'static str>,
+    /// The devices of the log.
+    logs: [String; 2],
+    /// Which of them may be at fault.
     log: usize,
     /// Whether both copies of the log took part when last seen, and none was at fault since.
     log_whole: bool,
@@ -41,6 +44,7 @@ impl Standing {
         Standing(Mutex::new(Inner {
             victims: BTreeMap::new(),
             strikable: Vec::new(),
+            logs: [LOGS[0].into(), LOGS[1].into()],
             log: 0,
             log_whole: true,
             log_may_fail: true,
@@ -68,9 +72,22 @@ impl Standing {
         self.inner().victims.get(array).cloned()
     }
 
-    /// The copy of the log that may be at fault.
-    pub fn log(&self) -> usize {
-        self.inner().log
+    /// The device of the log that may be at fault.
+    pub fn log(&self) -> String {
+        let inner = self.inner();
+        inner.logs[inner.log].clone()
+    }
+
+    /// The devices of the log.
+    pub fn logs(&self) -> [String; 2] {
+        self.inner().logs.clone()
+    }
+
+    /// This device has taken the place of the one that may be at fault.
+    pub fn replace_log(&self, by: &str) {
+        let mut inner = self.inner();
+        let log = inner.log;
+        inner.logs[log] = by.to_owned();
     }
 
     /// Whether one may be.
@@ -136,6 +153,10 @@ impl Standing {
         let back = list(status, "volumes")
             .iter()
             .find(|volume| volume["name"] == plan.volumes[BACK].name);
+        let log = back.map_or(&[][..], |back| list(&back["write_back"], "devices"));
+        if let [one, other, ..] = log {
+            inner.logs = [one, other].map(|log| log.as_str().unwrap_or_default().to_owned());
+        }
         let copies = back.map_or(Some(0), |back| back["write_back"]["copies"].as_u64());
         inner.detached = copies.is_none();
         inner.settled = true;
