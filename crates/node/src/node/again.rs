@@ -17,8 +17,9 @@ use crate::place::Role;
 use crate::platform::Platform;
 use block::{BoxDevice, Deadline, Device as _, Kind, Nanos};
 use control::config::Name;
-use futures_util::future::join_all;
-use std::collections::BTreeMap;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// How often it is looked.
@@ -40,46 +41,55 @@ enum Lost {
 }
 
 impl<P: Platform> Node<P> {
-    /// Until the node is stopped.
+    /// Until the node is stopped. A volume that takes long delays no other.
     pub(super) async fn open_lost_again(node: Rc<Self>) {
         let timer = node.env().timer;
         let mut pauses: BTreeMap<Name, (Nanos, Nanos)> = BTreeMap::new();
+        let (mut under_way, mut busy) = (FuturesUnordered::new(), BTreeSet::new());
         while !node.stopped.get() {
-            timer.sleep(PERIOD).await;
+            let tick = timer.sleep(PERIOD);
+            under_way.push(tick.map(|()| None).boxed_local());
+            while let Some(Some(name)) = under_way.next().await {
+                busy.remove(&name);
+            }
             let now = timer.now();
-            let volumes = node.volumes.borrow().clone();
-            let lost = volumes.iter().filter_map(|(name, served)| {
+            let volumes = node.volumes.borrow().clone().into_iter();
+            let lost = volumes.filter_map(|(name, served)| {
                 let is_changed = node.queue.is_about(name.as_str());
-                let lost = lost(served).filter(|_| !is_changed);
+                let lost = lost(&served).filter(|_| !is_changed && !busy.contains(&name));
                 Some((name, served, lost?))
             });
             let lost: Vec<_> = lost.collect();
             // A device that fails again and again is tried with growing pauses.
             pauses.retain(|name, (next, _)| {
-                lost.iter().any(|(lost, ..)| *lost == name) || now < *next + PAUSE_MAX
+                lost.iter().any(|(lost, ..)| lost == name) || now < *next + PAUSE_MAX
             });
-            let mut due = Vec::new();
             for (name, served, lost) in lost {
                 let (next, pause) = pauses.entry(name.clone()).or_insert((now, PERIOD));
-                if *next <= now {
-                    *next = now + *pause;
-                    *pause = PAUSE_MAX.min(*pause + *pause);
-                    due.push(node.open_again(name, served, lost));
+                if *next > now {
+                    continue;
                 }
+                *next = now + *pause;
+                *pause = PAUSE_MAX.min(*pause + *pause);
+                busy.insert(name.clone());
+                let node = node.clone();
+                let again = async move { node.open_again(name, &served, lost).await };
+                under_way.push(again.map(Some).boxed_local());
             }
-            join_all(due).await;
         }
+        while under_way.next().await.is_some() {}
     }
 
-    async fn open_again(&self, name: &Name, served: &Served<P>, lost: Lost) {
-        let volume = name.clone();
+    /// The volume, of which something was lost, once that was tried.
+    async fn open_again(&self, name: Name, served: &Served<P>, lost: Lost) -> Name {
         let again = match &lost {
             Lost::Origin => self.devices.reopen_place(&served.origin, OPEN_MAX).await,
-            Lost::Log => self.open_log_again(name, served).await,
-            Lost::Copies(devices) => self.take_copies_back(name, served, devices).await,
+            Lost::Log => self.open_log_again(&name, served).await,
+            Lost::Copies(devices) => self.take_copies_back(&name, served, devices).await,
         };
         // Why it cannot be is in the status, and tried again.
         if again.is_ok() {
+            let volume = name.clone();
             self.platform.event(match lost {
                 Lost::Origin => Event::OriginReopened {
                     volume,
@@ -88,6 +98,7 @@ impl<P: Platform> Node<P> {
                 Lost::Log | Lost::Copies(_) => Event::LogReopened { volume },
             });
         }
+        name
     }
 
     /// Devices of a log that were lost, or absent at its start, take part again if they can.

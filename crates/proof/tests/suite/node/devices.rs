@@ -1,7 +1,7 @@
 //! Pool devices that are late, origins that fail, and memory that does not suffice, on a node in
 //! virtual time.
 
-use block::{Env, Geometry, Nanos, Sectors};
+use block::{Env, Geometry, IoResult, Nanos, Sectors};
 use control::protocol::{NamedOrNew, Request};
 use control::trouble::Kind;
 use node::Event;
@@ -28,6 +28,15 @@ name = "data"
 origin = "disk"
 pool = "fast"
 "#;
+/// Two volumes that are written back.
+const LOGGED: &str = r#"
+[[device]]
+name = "ssd"
+path = "/ssd"
+[[pool]]
+name = "fast"
+devices = ["ssd"]
+"#;
 const LINE: u64 = 64 << 10;
 const LINES: u64 = 16;
 
@@ -35,12 +44,17 @@ struct Bench {
     env: Env,
     machine: Rc<Machine>,
     node: Running,
+    direct: Rc<Direct>,
     client: Client,
 }
 
 fn run(test: impl AsyncFnOnce(&Bench) + 'static) {
+    run_on(CONFIG, test);
+}
+
+fn run_on(config: &str, test: impl AsyncFnOnce(&Bench) + 'static) {
     let mut problems = Vec::new();
-    let config = control::config::parse(CONFIG, &mut problems);
+    let config = control::config::parse(config, &mut problems);
     assert!(problems.is_empty(), "{problems:?}");
     let mut world = World::new(1);
     let machine = Machine::new(&mut world, &config, |device| {
@@ -60,6 +74,7 @@ fn run(test: impl AsyncFnOnce(&Bench) + 'static) {
             env,
             machine,
             node,
+            direct,
             client,
         };
         test(&bench).await;
@@ -77,12 +92,16 @@ impl Bench {
     }
 
     async fn write(&self, line: u64) {
+        self.write_to("data", line).await.expect("a write");
+    }
+
+    async fn write_to(&self, volume: &str, line: u64) -> IoResult {
+        let client = self.direct.client(volume).expect("it is served");
         let buf = self.env.pool.get(4096).await;
-        let written = self
-            .client
+        let written = client
             .gate()
             .write(line * LINE, buf.share(), block::Fua::No);
-        written.await.expect("a write");
+        written.await
     }
 
     /// How often each line that is read finds the pool.
@@ -145,6 +164,40 @@ fn a_pool_device_that_was_late_is_back_with_its_lines_by_itself() {
         bench.node.ask(readmit).await.expect("it answers");
         assert_eq!(bench.hits().await, LINES);
     });
+}
+
+/// A volume by this name with a log on two devices.
+fn logged(name: &str) -> String {
+    let device = |of| format!("[[device]]\nname = \"{name}-{of}\"\npath = \"/{name}-{of}\"\n");
+    let devices: String = ["disk", "log0", "log1"].map(device).concat();
+    format!(
+        "{devices}[[volume]]\nname = \"{name}\"\norigin = \"{name}-disk\"\npool = \"fast\"\n\
+         mode = \"write-back\"\nlog = [\"{name}-log0\", \"{name}-log1\"]\n"
+    )
+}
+
+#[test]
+fn a_log_that_takes_long_to_open_again_delays_no_other() {
+    let config = format!("{LOGGED}{}{}", logged("data"), logged("other"));
+    for seconds in 0..40 {
+        run_on(&config, async move |bench: &Bench| {
+            let logs = |volume| ["log0", "log1"].map(|log| format!("/{volume}-{log}"));
+            for log in logs("other") {
+                bench.machine.silence(&log);
+            }
+            assert!(bench.write_to("other", 0).await.is_err());
+            bench.sleep(seconds).await;
+            for log in logs("data") {
+                bench.machine.pull(&log);
+            }
+            assert!(bench.write_to("data", 0).await.is_err());
+            for log in logs("data") {
+                bench.machine.give_back(&log);
+            }
+            bench.sleep(2).await;
+            assert_eq!(bench.said("volume data: its log was opened again"), 1);
+        });
+    }
 }
 
 #[test]
