@@ -6,7 +6,7 @@ use crate::events::Event;
 use crate::fitness::{check_spare, unusable};
 use crate::levels::{Level, Redundancy, Shape};
 use crate::maintenance::Progress;
-use crate::member::{Candidate, Member, MemberCounts};
+use crate::member::{Candidate, MemberCounts};
 use crate::membership::{Known, Membership};
 use crate::scrub::ScrubReport;
 use crate::superblock::{MemberState, Scrubbed};
@@ -219,15 +219,15 @@ impl Array {
             Err(error) if overwrite && error.kind() == Kind::Corrupt => None,
             found => found?,
         };
-        let member = |candidate, uuid| {
-            let env = core.env.clone();
-            let member = Rc::new(Member::new(candidate, uuid, meta.data_at, timeout, env));
-            core.know(&member);
-            member
-        };
         let role = found.as_ref().and_then(|found| core.role_of_found(found));
         if let (Some(found), Some(role)) = (&found, role) {
-            let entry = core.entry(role);
+            let (entry, now) = (core.entry(role), core.image());
+            // The member itself lacks no event: this is another device.
+            let is_older =
+                found.membership(&now, &entry) == Some(Membership::Stale { whole: true });
+            if !entry.state.is_failed() && overwrite && is_older {
+                return self.take_spare(candidate, fresh).await;
+            }
             if !entry.state.is_failed() {
                 let what = format!("{name} is a copy of member {role}, which is here");
                 return Err(core.error(Kind::Invalid, what));
@@ -237,9 +237,8 @@ impl Array {
             if let Some(why) = unusable(&candidate, core.geometry.block, needed) {
                 return Err(core.error(Kind::Invalid, why));
             }
-            let now = core.image();
             if let Some(membership) = found.membership(&now, &entry) {
-                let member = member(candidate, found.member());
+                let member = core.member(candidate, found.member());
                 member.worse_copy.set(found.worse_copy(&now));
                 let whole = membership != (Membership::Stale { whole: false });
                 let whole = whole || !core.take_marks(&member, entry.map_writes).await?;
@@ -264,10 +263,16 @@ impl Array {
             );
             return Err(core.error(Kind::Invalid, what));
         }
+        self.take_spare(candidate, fresh).await
+    }
+
+    /// Makes a device a spare, and all that it holds is lost.
+    async fn take_spare(&self, candidate: Candidate, fresh: Uuid) -> IoResult {
+        let core = self.core();
         check_spare(core, candidate.device.geometry())?;
-        let spare = member(candidate, fresh);
+        let spare = core.member(candidate, fresh);
         core.write_spare(&spare).await?;
-        core.log(format!("{}: {name} is a spare", core.name));
+        core.log(format!("{}: {} is a spare", core.name, spare.name));
         core.spares.borrow_mut().push(spare);
         Ok(())
     }

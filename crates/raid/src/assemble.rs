@@ -25,7 +25,7 @@ use crate::superblock::{HISTORY_MAX, MemberState, Superblock};
 use block::{BoxDevice, Device, Env, IoError, IoResult};
 use futures_util::future::join_all;
 use layout::Uuid;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// A device that belongs to an array.
@@ -187,17 +187,37 @@ fn choose(found: Vec<Found>, name: Option<&str>, notes: &mut Vec<String>) -> IoR
         ));
     }
     let ours = ours.pop().expect("the one that most belong to");
-    let mut seen = HashSet::new();
-    for found in &ours {
-        if !seen.insert(found.known.member()) {
+    distinct(ours, notes)
+}
+
+/// One device for each member: of two copies of a member the one that the member went on with.
+fn distinct(found: Vec<Found>, notes: &mut Vec<String>) -> IoResult<Vec<Found>> {
+    let mut distinct: Vec<Found> = Vec::new();
+    for found in found {
+        let is_same = |other: &&mut Found| other.known.member() == found.known.member();
+        let Some(other) = distinct.iter_mut().find(is_same) else {
+            distinct.push(found);
+            continue;
+        };
+        let role = found.known.newest().role;
+        let older = if found.known.is_behind(&other.known) {
+            found
+        } else if other.known.is_behind(&found.known) {
+            std::mem::replace(other, found)
+        } else {
             return Err(invalid(format!(
-                "{} is a copy of another member (role {}); remove one of the two",
-                found.name(),
-                found.known.newest().role
+                "{} is a copy of another member (role {role}); remove one of the two",
+                found.name()
             )));
-        }
+        };
+        notes.push(format!(
+            "{} is an older copy of {} (role {role}), and is not used; remove it from the members, \
+             or add it to the running array, which overwrites it",
+            older.name(),
+            other.name()
+        ));
     }
-    Ok(ours)
+    Ok(distinct)
 }
 
 /// Members of one array that diverged.

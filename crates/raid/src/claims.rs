@@ -3,10 +3,11 @@
 //! Invariant: one device at a time is on its way to a role, and each device to one place.
 
 use crate::core::Core;
-use crate::member::Member;
+use crate::member::{Candidate, Member};
 use crate::membership::Known;
 use crate::superblock::MemberEntry;
 use block::{IoResult, Kind};
+use layout::Uuid;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -34,6 +35,15 @@ impl Core {
         let is_its = |entry: &MemberEntry| entry.uuid == found.member();
         let role = self.roster.now().table.iter().position(is_its);
         role.filter(|_| ours)
+    }
+
+    /// A member on a device that comes while the array runs.
+    pub fn member(&self, candidate: Candidate, uuid: Uuid) -> Rc<Member> {
+        let (timeout, env) = (self.options.timeout, self.env.clone());
+        let member = Member::new(candidate, uuid, self.meta().data_at, timeout, env);
+        let member = Rc::new(member);
+        self.know(&member);
+        member
     }
 
     /// A device is to take `role`, which is lost and which no other is about to take.

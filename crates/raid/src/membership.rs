@@ -94,6 +94,12 @@ impl Known {
         self.common(truth).is_some()
     }
 
+    /// Whether this is a copy of the same member from before the last event of `other`.
+    pub fn is_behind(&self, other: &Known) -> bool {
+        let (this, other) = (self.newest(), other.newest());
+        follows(other, this) && !follows(this, other)
+    }
+
     /// The starts that it knows of, for people.
     pub fn history(&self) -> String {
         let short = |at: &Position| {

@@ -18,7 +18,7 @@ use block::{BoxDevice, Geometry, Pool, Sectors};
 use devices::{ARRAY, Alone, Disk, World};
 use life::Event;
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque, hash_map::DefaultHasher};
+use std::collections::{HashMap, HashSet, VecDeque, hash_map::DefaultHasher};
 use std::hash::{Hash, Hasher};
 
 const MEMBERS_MAX: usize = 3;

@@ -64,6 +64,52 @@ fn foreign_and_blank_members_count_as_absent_and_duplicates_are_refused() {
     });
 }
 
+#[test]
+fn an_older_copy_of_a_member_is_left_out_and_one_that_went_apart_is_refused() {
+    run(2, 1, &[8; 3], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        array.close().await.unwrap();
+        drop(array);
+        copy(&bench, 1, 2).await;
+        for order in [[0, 1, 2], [2, 1, 0]] {
+            let array = bench.assemble(&[0, 1]).await.unwrap();
+            bench.write(&array, 0, 8, 1).await.unwrap();
+            array.close().await.unwrap();
+            drop(array);
+            let array = bench.assemble(&order).await.unwrap();
+            assert!(reports(
+                &array,
+                "disk-2 is an older copy of disk-1 (role 1)"
+            ));
+            assert!(bench.holds(&array, 0, 8, 1).await);
+            array.close().await.unwrap();
+        }
+        let array = bench.assemble(&[0, 1]).await.unwrap();
+        let message = refused(array.add(bench.candidate(2), bench.uuid(), false).await);
+        assert!(message.contains("is a copy of member 1"), "{message}");
+        array
+            .add(bench.candidate(2), bench.uuid(), true)
+            .await
+            .unwrap();
+        assert!(reports(&array, "disk-2 is a spare"));
+        array.close().await.unwrap();
+        drop(array);
+        // Both diverged.
+        let degraded = Start {
+            degraded: true,
+            ..Start::default()
+        };
+        copy(&bench, 1, 2).await;
+        for alone in [1, 2] {
+            let array = bench.start(&[alone], degraded).await.unwrap();
+            bench.write(&array, 0, 8, 1).await.unwrap();
+            array.close().await.unwrap();
+        }
+        let message = refused(bench.assemble(&[1, 2]).await);
+        assert!(message.contains("is a copy of another member"), "{message}");
+    });
+}
+
 async fn copy(bench: &Bench, from: usize, to: usize) {
     let (from, to) = (bench.candidate(from).device, bench.candidate(to).device);
     let buf = bench.env.pool.get(16 * 512).await;
