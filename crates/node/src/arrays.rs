@@ -75,9 +75,9 @@ impl<P: Platform> Devices<P> {
         Box::pin(async move {
             let lease = match source {
                 Source::Array(array) => {
-                    let start = Start {
-                        without_absent: array.start_degraded.value,
-                        ..Start::default()
+                    let start = match array.start_degraded.value {
+                        true => Start::WithoutAbsent,
+                        false => Start::Complete,
                     };
                     self.assemble(array, role, start).await?
                 }

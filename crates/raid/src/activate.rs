@@ -11,13 +11,27 @@ use layout::BLOCK_BYTES;
 use layout::array::bitmap;
 use std::rc::{Rc, Weak};
 
-/// How an array is assembled.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Start {
-    /// Start although members are absent that may hold newer data.
-    pub without_absent: bool,
-    /// That, and take older images of members, or what a journal that cannot be read leaves open.
-    pub degraded: bool,
+/// Whether an array starts where its newest data may be elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Start {
+    /// It does not.
+    #[default]
+    Complete,
+    /// It starts although members are absent that may hold newer data.
+    WithoutAbsent,
+    /// So it does, and takes older images of members, or what a journal that cannot be read leaves
+    /// open.
+    Degraded,
+}
+
+impl Start {
+    /// A start by hand.
+    pub fn by_hand(degraded: bool) -> Start {
+        match degraded {
+            true => Start::Degraded,
+            false => Start::Complete,
+        }
+    }
 }
 
 /// Members that return, with their roles and whether they lack everything.
@@ -65,7 +79,7 @@ async fn begin(core: &Rc<Core>, mut returned: Returned, start: Start) -> IoResul
     core.commit().await?;
     take_over_bitmap(core, &maps).await?;
     if !core.journals.is_empty() {
-        let stripes = core.replay(start.degraded).await?;
+        let stripes = core.replay(start == Start::Degraded).await?;
         if stripes > 0 {
             core.log(format!(
                 "{}: {stripes} {} done again from the journal",
@@ -208,7 +222,7 @@ fn leave_outdated(core: &Rc<Core>, maps: &[Map], start: Start) -> IoResult<Vec<u
     let can_run = core
         .shape
         .can_run(|role| core.is_in_sync(role) && !old.contains(&role));
-    if !can_run && !start.degraded {
+    if !can_run && start != Start::Degraded {
         return Err(core.error(
             Kind::Invalid,
             format!(

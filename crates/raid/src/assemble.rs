@@ -436,7 +436,7 @@ fn check_absent(shape: &Shape, places: &[Place], truth: &Superblock, start: Star
     }
     // Of some nothing is known.
     let absent = |role: usize| should(&role) && !places[role].known;
-    if shape.can_run(absent) && !start.degraded && !start.without_absent {
+    if shape.can_run(absent) && start == Start::Complete {
         return Err(invalid(format!(
             "array {} may have continued without the members that are here: bring back the missing \
              (roles {}), or start it degraded if they are lost for good",

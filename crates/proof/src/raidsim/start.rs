@@ -44,10 +44,7 @@ async fn assemble_soon(
     degraded: bool,
     outside: &Outside,
 ) -> IoResult<Array> {
-    let start = Start {
-        degraded,
-        ..Start::default()
-    };
+    let start = Start::by_hand(degraded);
     let (fresh, options) = (outside.fresh(), outside.options());
     let starting = assemble(env, Some("array"), fresh, candidates, start, options);
     if outside.scenario.trouble != Trouble::Hangs {

@@ -239,13 +239,7 @@ impl Search {
             Without::Generations => Uuid::from_bytes([100; 16]),
             _ => Uuid::from_bytes([state.lives; 16]),
         };
-        let (start, notes) = (
-            Start {
-                degraded,
-                ..Start::default()
-            },
-            &mut Vec::new(),
-        );
+        let (start, notes) = (Start::by_hand(degraded), &mut Vec::new());
         let options = Options::default();
         let (core, returned) = decide(&self.env, found, generation, start, options, notes)?;
         Ok((world, core, returned))

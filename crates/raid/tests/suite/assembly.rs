@@ -95,10 +95,7 @@ fn an_older_copy_of_a_member_is_left_out_and_one_that_went_apart_is_refused() {
         array.close().await.unwrap();
         drop(array);
         // Both diverged.
-        let degraded = Start {
-            degraded: true,
-            ..Start::default()
-        };
+        let degraded = Start::Degraded;
         copy(&bench, 1, 2).await;
         for alone in [1, 2] {
             let array = bench.start(&[alone], degraded).await.unwrap();
@@ -127,10 +124,7 @@ fn an_array_does_not_start_on_members_that_may_be_old() {
         let message = refused(bench.assemble(&[0]).await);
         assert!(message.contains("may have continued without"), "{message}");
         let candidates = bench.candidates(&[0]);
-        let start = Start {
-            without_absent: true,
-            ..Start::default()
-        };
+        let start = Start::WithoutAbsent;
         let array = assemble(&bench.env, None, bench.uuid(), candidates, start, options())
             .await
             .unwrap();
@@ -160,10 +154,7 @@ fn members_that_diverged_are_refused() {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         drop(array);
         for index in [0, 1] {
-            let start = Start {
-                without_absent: index == 0,
-                degraded: index == 1,
-            };
+            let start = [Start::WithoutAbsent, Start::Degraded][index];
             let candidates = bench.candidates(&[index]);
             let array = assemble(&bench.env, None, bench.uuid(), candidates, start, options())
                 .await
@@ -282,10 +273,7 @@ fn no_array_starts_on_a_member_that_is_being_filled() {
         bench.sleep(1000).await;
         for degraded in [false, true] {
             let candidates = bench.candidates(&[2]);
-            let start = Start {
-                degraded,
-                ..Start::default()
-            };
+            let start = Start::by_hand(degraded);
             let refusal = refused(
                 assemble(&bench.env, None, bench.uuid(), candidates, start, options()).await,
             );

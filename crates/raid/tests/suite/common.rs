@@ -249,12 +249,6 @@ pub fn refused<T>(result: IoResult<T>) -> String {
     }
 }
 
-/// Starts although what is absent may be newer.
-pub const FORCED: Start = Start {
-    without_absent: true,
-    degraded: true,
-};
-
 /// A copy of the superblock of `disk`.
 pub async fn read_copy(bench: &Bench, disk: usize, copy: u64) -> Buf {
     let device = bench.candidate(disk).device;

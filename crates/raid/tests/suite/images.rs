@@ -1,9 +1,9 @@
 //! Members that are older than they should be: restored from a copy, or left behind
 //! by starts that were cut short.
 
-use crate::common::{Bench, FORCED, drive, refused, run, strike};
+use crate::common::{Bench, drive, refused, run, strike};
 use block::{Device, Extent, Fua, Lba, Sectors};
-use raid::{Array, Level, MemberState, examine};
+use raid::{Array, Level, MemberState, Start, examine};
 
 /// The first sectors of a disk: superblocks and bitmap.
 const META: u64 = 32;
@@ -278,6 +278,6 @@ fn an_image_that_is_needed_is_refused() {
         let message = refused(bench.assemble(&[0, 3]).await);
         assert!(message.contains("older images of members"), "{message}");
         assert!(message.contains("disk-3"), "{message}");
-        bench.start(&[0, 3], FORCED).await.unwrap();
+        bench.start(&[0, 3], Start::Degraded).await.unwrap();
     });
 }

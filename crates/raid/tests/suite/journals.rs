@@ -264,10 +264,7 @@ fn a_record_that_was_durable_and_is_gone_does_not_count_as_torn() {
 
 /// The array without its first member, although its journal cannot be known.
 async fn confirmed(bench: &Bench) -> Array {
-    let start = Start {
-        degraded: true,
-        ..Start::default()
-    };
+    let start = Start::Degraded;
     let (name, members) = (Some("array"), bench.candidates(&[1, 2]));
     let array = assemble(&bench.env, name, bench.uuid(), members, start, options()).await;
     array.unwrap()

@@ -1,9 +1,9 @@
 //! Writes that land long after the array's timeout.
 
-use crate::common::{Bench, FORCED, drive, options, plan, run, strike};
+use crate::common::{Bench, drive, options, plan, run, strike};
 use block::{BoxDevice, Extent, IoResult, Kind, Lba, Nanos, Sectors};
 use futures_util::future::join;
-use raid::{Array, Candidate, Level, Options, assemble, create, examine, raw};
+use raid::{Array, Candidate, Level, Options, Start, assemble, create, examine, raw};
 use sim::{Effect, Ops, Rule, When};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ async fn leg(bench: &Bench, inner: Option<Level>, pair: [usize; 2]) -> Candidate
         return bench.candidate(pair[1]);
     };
     // The members of an inner mirror that alone hold data are waited for.
-    let start = FORCED;
+    let start = Start::Degraded;
     let found = match inner {
         Some(Level::Raid1) => bench.candidates(&pair[1..]),
         _ => bench.candidates(&pair),

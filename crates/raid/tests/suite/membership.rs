@@ -2,7 +2,7 @@
 //! cannot be used.
 
 use crate::common::{
-    Bench, FORCED, all_hold, drive, options, read_copy, refused, run, spoil, strike, write_copy,
+    Bench, all_hold, drive, options, read_copy, refused, run, spoil, strike, write_copy,
 };
 use block::{Device, Extent, Fua, Kind, Lba, Nanos, Sectors, TargetId};
 use futures_util::future::{Either, join, select};
@@ -129,7 +129,7 @@ fn legs_that_diverged_are_refused_and_either_may_be_kept() {
         let (mut sim, disks) = continue_without(lost);
         let control = sim.world().control();
         drive(&mut sim, &control, &disks, async move |bench| {
-            let array = bench.start(&[lost], FORCED).await.unwrap();
+            let array = bench.start(&[lost], Start::Degraded).await.unwrap();
             bench.write(&array, 4000, 64, 3).await.unwrap();
             array.close().await.unwrap();
             drop(array);
@@ -144,10 +144,10 @@ fn legs_that_diverged_are_refused_and_either_may_be_kept() {
                 ] {
                     assert!(message.contains(what), "{what}: {message}");
                 }
-                let message = refused(bench.start(&order, FORCED).await);
+                let message = refused(bench.start(&order, Start::Degraded).await);
                 assert!(message.contains("is a split brain"), "{message}");
             }
-            let array = bench.start(&[kept], FORCED).await.unwrap();
+            let array = bench.start(&[kept], Start::Degraded).await.unwrap();
             let other = bench.candidate(1 - kept);
             let message = refused(array.add(other.clone(), bench.uuid(), false).await);
             assert!(message.contains("was used apart"), "{message}");
@@ -182,7 +182,7 @@ fn a_forced_start_that_is_cut_short_takes_nothing_back() {
                 bench.control.cut_power(None);
                 bench.sleep(1).await;
             };
-            let _ = join(bench.start(&[lost], FORCED), cut).await;
+            let _ = join(bench.start(&[lost], Start::Degraded), cut).await;
         });
         strike(&mut sim, Vec::new());
         control.power_on(Domain(0));
@@ -245,7 +245,7 @@ fn a_leg_that_cannot_be_read_may_have_gone_on() {
         assert_eq!(found.unwrap_err().kind(), Kind::Corrupt);
         let message = refused(bench.assemble(&[0, 1]).await);
         assert!(message.contains("may have continued without"), "{message}");
-        let array = bench.start(&[0, 1], FORCED).await.unwrap();
+        let array = bench.start(&[0, 1], Start::Degraded).await.unwrap();
         assert!(bench.holds(&array, 0, 64, 1).await);
         let message = array.events().0;
         let damaged = |event: &raid::Event| event.what.contains("its superblock is damaged");

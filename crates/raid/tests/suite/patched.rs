@@ -68,10 +68,7 @@ async fn set_meta(bench: &Bench, disk: usize, bytes: &[u8]) {
 /// ends, and nothing panics. Says whether there was an array.
 async fn use_patched(bench: &Bench, degraded: bool) -> bool {
     let candidates = bench.candidates(&[0, 1, 2]);
-    let start = Start {
-        degraded,
-        ..Start::default()
-    };
+    let start = Start::by_hand(degraded);
     let options = crate::common::options();
     let Ok(array) = assemble(&bench.env, None, bench.uuid(), candidates, start, options).await
     else {

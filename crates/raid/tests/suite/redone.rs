@@ -1,9 +1,9 @@
 //! Records of RAID 5 journals that are done again.
 
-use crate::common::{FORCED, drive, run, spoil, strike};
+use crate::common::{drive, run, spoil, strike};
 use block::{Device, Extent, Kind, Lba, Nanos, Sectors};
 use futures_util::future::join;
-use raid::Level;
+use raid::{Level, Start};
 use sim::{Domain, Effect, Ops, Rule, When};
 
 /// Two records speak of one place, and a chunk beside it cannot be read, so that they are done
@@ -89,7 +89,7 @@ fn a_member_gets_what_doing_a_record_again_changed_while_it_was_away() {
     drive(&mut sim, &control, &disks, async move |bench| {
         bench.sleep(1).await;
         // Two chunks of a stripe that was written whole: what both held is lost.
-        let array = bench.start(&[1, 2], FORCED).await.unwrap();
+        let array = bench.start(&[1, 2], Start::Degraded).await.unwrap();
         assert!(bench.read(&array, 0, 128).await.is_err());
         array
             .add(bench.candidate(0), bench.uuid(), false)

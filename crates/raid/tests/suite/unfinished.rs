@@ -31,10 +31,7 @@ fn slow(disks: &[TargetId]) -> Vec<Rule> {
 /// The array of the second disk alone, which has its power back.
 async fn assemble_second(bench: &Bench) -> Array {
     bench.sleep(1).await;
-    let start = Start {
-        degraded: true,
-        ..Start::default()
-    };
+    let start = Start::Degraded;
     bench.start(&[1], start).await.unwrap()
 }
 

@@ -51,14 +51,7 @@ pub fn assemble(
             let Some(Source::Array(array)) = devices.find(&name) else {
                 return Err(format!("no array is named {name}"));
             };
-            let made = devices.assemble(
-                &array,
-                Role::Origin,
-                Start {
-                    degraded,
-                    ..Start::default()
-                },
-            );
+            let made = devices.assemble(&array, Role::Origin, Start::by_hand(degraded));
             made.await.map_err(|error| error.to_string())?.keep();
         }
         Ok(())
