@@ -65,7 +65,7 @@ fn foreign_and_blank_members_count_as_absent_and_duplicates_are_refused() {
 }
 
 #[test]
-fn an_older_copy_of_a_member_is_left_out_and_one_that_went_apart_is_refused() {
+fn an_older_copy_of_a_member_is_left_out_and_one_that_diverged_is_refused() {
     run(2, 1, &[8; 3], async |bench| {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         array.close().await.unwrap();
@@ -84,6 +84,13 @@ fn an_older_copy_of_a_member_is_left_out_and_one_that_went_apart_is_refused() {
             assert!(bench.holds(&array, 0, 8, 1).await);
             array.close().await.unwrap();
         }
+        // The same device by another path would be such a copy.
+        let array = bench.assemble(&[0, 1]).await.unwrap();
+        copy(&bench, 1, 2).await;
+        let message = refused(array.add(bench.candidate(2), bench.uuid(), true).await);
+        assert!(message.contains("is a copy of member 1"), "{message}");
+        array.close().await.unwrap();
+        drop(array);
         let array = bench.assemble(&[0, 1]).await.unwrap();
         let message = refused(array.add(bench.candidate(2), bench.uuid(), false).await);
         assert!(message.contains("is a copy of member 1"), "{message}");
