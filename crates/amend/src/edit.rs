@@ -43,7 +43,7 @@ pub fn edit(
     let forms: Vec<Form> = texts.iter().map(|text| Form::of(text)).collect();
     let files = texts.iter().zip(&forms).map(|(text, form)| {
         let file = form.plain(text).parse();
-        file.map_err(|error| format!("it is no TOML ({error})"))
+        file.map_err(|error| format!("it is no TOML ({error}); mend that, or use --temporary"))
     });
     let mut files: Vec<DocumentMut> = files.collect::<Result<_, _>>()?;
     let at = holder(&files, request)?;
@@ -115,7 +115,9 @@ pub fn edit(
                     .any(|kind| has_door(file, kind, volume))
             };
             if others.iter().any(is_elsewhere) {
-                return Err(format!("another file has a door of volume {volume}"));
+                return Err(format!(
+                    "another file has a door of volume {volume}; remove that first, or use --temporary"
+                ));
             }
             remove(&mut file, "volume", volume)?;
             for kind in ["attach", "listen"] {
@@ -185,7 +187,7 @@ pub fn edit(
     config::parse(&after, &mut problems);
     match problems.first() {
         None => Ok((at, after)),
-        Some(problem) => Err(format!("line {problem}")),
+        Some(problem) => Err(format!("line {problem} (or use --temporary)")),
     }
 }
 
@@ -221,7 +223,7 @@ fn holder(files: &[DocumentMut], request: &Request) -> Result<usize, String> {
         item.is_some_and(|item| item.as_array_of_tables().is_none())
     };
     let why = || match files.iter().any(is_inline) {
-        true => format!("`{kind}` is not written as [[{kind}]]"),
+        true => format!("`{kind}` is not written as [[{kind}]]; write it so, or use --temporary"),
         false => format!("no {kind} is named {name}"),
     };
     find(files, kind, &name).ok_or_else(why)

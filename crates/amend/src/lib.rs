@@ -100,9 +100,8 @@ impl Draft {
         Draft::drawn(main, |files| {
             as_read(running, files)?;
             let texts: Vec<&str> = files.iter().map(|file| file.text.as_str()).collect();
-            let cannot =
-                |why| format!("cannot say this: {why}, and nothing was changed; use --temporary");
-            let (at, after) = edit(&texts, request, roles).map_err(cannot)?;
+            let edited = edit(&texts, request, roles);
+            let (at, after) = edited.map_err(|why| format!("was not changed: {why}"))?;
             agrees(files, at, &after)?;
             Ok((at, after))
         })

@@ -1,13 +1,27 @@
 //! Reading configurations: from files to what is right in itself, or for this machine.
 
 use crate::Failure;
+use clap::Args;
 use control::check::{check, check_alone, check_to_serve};
 use control::config::Config;
 use control::files::Files;
 use control::problem::Problem;
 use drives::catalogue::Drive;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Where the configuration is.
+#[derive(Args)]
+pub struct Place {
+    /// The configuration
+    #[arg(
+        long = "config",
+        value_name = "FILE",
+        env = "HOTSET_CONFIG",
+        default_value = "/etc/hotset/hotset.toml"
+    )]
+    pub file: PathBuf,
+}
 
 /// Reads a configuration that is right in itself and for the sockets of this machine.
 pub fn read(file: &Path) -> Result<Config, Failure> {

@@ -1,7 +1,7 @@
 //! How a command ends without success.
 
 use std::fmt;
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Why a command ends without success.
@@ -19,6 +19,14 @@ impl Failure {
     /// It could not be done, for this cause.
     pub fn runtime(cause: impl fmt::Display) -> Failure {
         Failure::Runtime(cause.to_string())
+    }
+
+    /// Standard output could not be written. One that its reader has closed is no failure.
+    pub fn output(cause: io::Error) -> Failure {
+        match cause.kind() {
+            io::ErrorKind::BrokenPipe => Failure::Answered(0),
+            _ => Failure::Runtime(format!("standard output: {cause}")),
+        }
     }
 }
 

@@ -4,10 +4,10 @@
 use crate::commands::daemon::{Control, interval};
 use crate::commands::elsewhere::Elsewhere;
 use crate::commands::volume::Volume;
+use crate::configuration::Place;
 use crate::platform::ublk::begin::{self, BEGIN, SCAN};
 use crate::{Failure, commands, serve};
 use clap::{CommandFactory, Parser, Subcommand};
-use std::path::PathBuf;
 
 /// Keeps the hot set of slow storage on fast storage.
 #[derive(Parser)]
@@ -21,9 +21,8 @@ pub struct Cli {
 pub enum Command {
     /// Serve the volumes of a configuration until SIGTERM or SIGINT
     Serve {
-        /// The configuration; docs/configuration.md explains it
-        #[arg(long, value_name = "FILE")]
-        config: PathBuf,
+        #[command(flatten)]
+        config: Place,
         /// Trust nothing that the pools hold: the origins may have been changed
         #[arg(long)]
         cold: bool,
@@ -168,7 +167,7 @@ impl Command {
     /// Carries it out.
     pub fn run(self) -> Result<(), Failure> {
         match self {
-            Command::Serve { config, cold } => serve::serve(&config, cold),
+            Command::Serve { config, cold } => serve::serve(&config.file, cold),
             Command::Check(command) => commands::check::run(&command),
             Command::Reload { control } => commands::reload::run(&control.control),
             Command::Status {

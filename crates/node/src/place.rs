@@ -91,10 +91,10 @@ impl<P: Platform> Opened<P> {
     }
 
     /// Whether it comes back only by being opened again: a file or block device of this
-    /// machine, or an export in whose place another answers.
+    /// machine, or an export that has grown or in whose place another answers.
     pub(crate) fn must_reopen(&self) -> bool {
         let other = self.standing.as_ref().and_then(Standing::other);
-        self.is_file || other.is_some()
+        self.is_file || other.is_some() || self.grown().is_some()
     }
 
     /// How large an export has become since it was opened, if it has grown.

@@ -59,9 +59,7 @@ pub fn run(command: &Sim) -> Result<(), Failure> {
 }
 
 fn print(text: &str) -> Result<(), Failure> {
-    stdout()
-        .write_all(text.as_bytes())
-        .map_err(Failure::runtime)
+    stdout().write_all(text.as_bytes()).map_err(Failure::output)
 }
 
 /// The rows of every input in order. The next is read while one is simulated.

@@ -69,7 +69,7 @@ pub struct Advise {
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
     /// Print the example of a price book, to be edited
-    #[arg(long, exclusive = true)]
+    #[arg(long, conflicts_with_all = ["trace", "volume"])]
     example_prices: bool,
     /// The trace's format; recognised by its first line unless given
     #[arg(long, value_name = "FORMAT", value_parser = format)]
@@ -170,9 +170,7 @@ pub fn run(command: &Advise) -> Result<(), Failure> {
 }
 
 fn print(text: &str) -> Result<(), Failure> {
-    stdout()
-        .write_all(text.as_bytes())
-        .map_err(Failure::runtime)
+    stdout().write_all(text.as_bytes()).map_err(Failure::output)
 }
 
 fn prices(file: Option<&Path>) -> Result<PriceBook, Failure> {

@@ -9,11 +9,11 @@ pub use show::text;
 use super::text::{Argument, argument};
 use crate::Failure;
 use crate::commands::daemon::{Change, Control, waits};
+use crate::configuration::Place;
 use clap::Subcommand;
 use control::client::Client;
 use control::protocol::{NamedOrNew, Request};
 use control::status::Array as Status;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// How often a scrub that goes on is asked about.
@@ -23,9 +23,8 @@ const PERIOD: Duration = Duration::from_millis(200);
 pub enum Array {
     /// Create an array of the configuration, while no daemon runs it; what its members hold is lost
     Create {
-        /// The configuration
-        #[arg(long, value_name = "FILE")]
-        config: PathBuf,
+        #[command(flatten)]
+        config: Place,
         /// The array; those within it come first
         array: String,
         /// Do so although members hold something
@@ -34,9 +33,8 @@ pub enum Array {
     },
     /// Assemble arrays of the configuration once, while no daemon runs them, and show them
     Assemble {
-        /// The configuration
-        #[arg(long, value_name = "FILE")]
-        config: PathBuf,
+        #[command(flatten)]
+        config: Place,
         /// The array; all unless given
         array: Option<String>,
         /// Start it although members are missing that may hold newer data, which is lost then
@@ -107,13 +105,13 @@ pub enum Array {
 
 pub fn run(command: Array) -> Result<(), Failure> {
     let (change, request) = match command {
-        Array::Create { config, array, yes } => return offline::create(&config, &array, yes),
+        Array::Create { config, array, yes } => return offline::create(&config.file, &array, yes),
         Array::Assemble {
             config,
             array,
             degraded,
             json,
-        } => return offline::assemble(&config, array.as_deref(), degraded, json),
+        } => return offline::assemble(&config.file, array.as_deref(), degraded, json),
         Array::Status {
             control,
             array,

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 pub struct Check {
     /// The configuration
+    #[arg(env = "HOTSET_CONFIG", default_value = "/etc/hotset/hotset.toml")]
     file: PathBuf,
     /// Compare it with what the running daemon has, of which nothing is in the way then
     #[arg(long)]

@@ -6,7 +6,7 @@ use clap_complete::Shell;
 use std::io::{Write, stdout};
 
 fn print(bytes: &[u8]) -> Result<(), Failure> {
-    stdout().write_all(bytes).map_err(Failure::runtime)
+    stdout().write_all(bytes).map_err(Failure::output)
 }
 
 pub fn reference() -> Result<(), Failure> {

@@ -79,9 +79,7 @@ pub fn run(command: &Explain) -> Result<(), Failure> {
     } else {
         text(&explained, stdout().is_terminal())
     };
-    stdout()
-        .write_all(text.as_bytes())
-        .map_err(Failure::runtime)
+    stdout().write_all(text.as_bytes()).map_err(Failure::output)
 }
 
 fn text(explained: &Explained, coloured: bool) -> String {

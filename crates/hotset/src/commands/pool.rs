@@ -4,6 +4,7 @@ use super::status::{listed, pools};
 use super::text::{Argument, argument};
 use crate::Failure;
 use crate::commands::daemon::{Change, Control};
+use crate::configuration::Place;
 use clap::Subcommand;
 use control::client::Client;
 use control::protocol::{NamedOrNew, Request};
@@ -88,9 +89,8 @@ pub enum Pool {
     /// Show what is left of a write-back volume that its log cannot serve, while no daemon runs;
     /// carry it out, or give it up
     Recover {
-        /// The configuration
-        #[arg(long, value_name = "FILE")]
-        config: PathBuf,
+        #[command(flatten)]
+        config: Place,
         /// The volume
         volume: String,
         #[command(flatten)]
@@ -133,7 +133,7 @@ pub fn run(command: Pool) -> Result<(), Failure> {
             config,
             volume,
             options,
-        } => return super::recover::run(&config, &volume, options),
+        } => return super::recover::run(&config.file, &volume, options),
         Pool::List { control, json } => {
             let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
             let status = client.status().map_err(Failure::runtime)?;
@@ -173,6 +173,12 @@ pub fn run(command: Pool) -> Result<(), Failure> {
             controller,
         } => {
             let device = match argument(&device, name.as_deref()) {
+                Argument::Named(device) if name.is_some() || controller.is_some() => {
+                    return Err(Failure::Usage(format!(
+                        "hotset: {device} is a device of the configuration, which has its name and \
+                         controller; leave --name and --controller out"
+                    )));
+                }
                 Argument::Named(name) => NamedOrNew::Named(name),
                 Argument::New(name, section) => {
                     let section = section.text("name", &name);

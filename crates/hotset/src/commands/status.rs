@@ -42,7 +42,7 @@ pub fn run(
         };
         let mut out = stdout().lock();
         let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-        written.map_err(Failure::runtime)?;
+        written.map_err(Failure::output)?;
         left -= 1;
         if left > 0 {
             std::thread::sleep(Duration::from_secs_f64(interval));
@@ -100,9 +100,7 @@ pub fn listed(json: bool, list: &impl Serialize, table: &Table) -> Result<(), Fa
         true => serde_json::to_string(list).map_err(Failure::runtime)? + "\n",
         false => table.to_string(),
     };
-    stdout()
-        .write_all(text.as_bytes())
-        .map_err(Failure::runtime)
+    stdout().write_all(text.as_bytes()).map_err(Failure::output)
 }
 
 /// Figures that are over a span of time; none is shown of a daemon's first second.

@@ -30,7 +30,8 @@ pub enum Volume {
         change: Change,
         /// The volume
         volume: String,
-        /// write-through, write-around, pass-through or write-back
+        /// The mode
+        #[arg(value_parser = VolumeMode::ALL.map(VolumeMode::name))]
         mode: String,
         /// Of write-back: the two devices of its log, of the configuration or by their paths; those
         /// that the configuration has for it unless given

@@ -519,6 +519,34 @@ fn a_server_that_is_back_with_another_disk_is_left_alone() {
     assert!(log.contains("another export answers in its place"), "{log}");
 }
 
+/// It was cut short before the start, and its server restarts after that.
+#[test]
+fn a_member_whose_export_has_its_size_again_returns_by_itself() {
+    let members = [("a", "c1", File), ("b", "c2", Nbdkit)];
+    let place = configured("raid1", &members, "detection = \"2s\"\n");
+    let mut servers = serve_those(&place, &members, |_| true);
+    assert!(create(&place).contains("HEALTHY"));
+    servers.clear();
+    let resize = |bytes| {
+        let file = fs::File::options().write(true).open(place.path("b"));
+        file.unwrap().set_len(bytes).unwrap();
+    };
+    resize(1 << 20);
+    servers.extend(serve_those(&place, &members, |_| true));
+    let daemon = place.serve();
+    assert!(is(&daemon, "degraded"));
+    refused(
+        &mut place.command("array add disk b"),
+        1,
+        &["is smaller than it was", "restore its size"],
+    );
+    servers.clear();
+    resize(MIB << 20);
+    servers.extend(serve_those(&place, &members, |_| true));
+    until("the return", || is(&daemon, "healthy"));
+    daemon.stop();
+}
+
 /// A server restarts, and its disk is larger: what it had is served on, and nobody gets an error.
 #[test]
 fn an_export_that_has_grown_is_served_as_it_was() {

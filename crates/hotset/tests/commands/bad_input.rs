@@ -44,6 +44,34 @@ fn warned(check: &mut std::process::Command, expected: &[&str]) {
     }
 }
 
+/// The configuration file has no part in them.
+#[test]
+fn mistakes_in_a_command_are_the_commands() {
+    let place = Place::usual();
+    let daemon = place.serve();
+    let text = fs::read(place.path("hotset.toml")).unwrap();
+    for (typed, status, expected) in [
+        ("volume set-mode vol write-thru", 2, "write-through"),
+        (
+            "volume remove none",
+            1,
+            "was not changed: no volume is named none",
+        ),
+        (
+            "pool add-device fast pool --name other",
+            2,
+            "leave --name and --controller out",
+        ),
+    ] {
+        let mut command = place.command(typed);
+        let output = all(&command.output().unwrap());
+        assert!(!output.contains("--temporary"), "{output}");
+        refused(&mut command, status, &[expected]);
+    }
+    assert!(fs::read(place.path("hotset.toml")).unwrap() == text);
+    daemon.stop();
+}
+
 #[test]
 fn a_wrong_configuration() {
     wrong(

@@ -4,6 +4,7 @@ use crate::common::{Place, hotset, refused, run};
 use control::config;
 use std::fs;
 use std::path::PathBuf;
+use std::process::Stdio;
 
 fn docs(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -100,6 +101,41 @@ fn completions_and_the_manual_are_made() {
         manual.starts_with(".ie") && manual.contains("hotset"),
         "{manual}"
     );
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let mut manual = hotset();
+    manual
+        .arg("man")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut manual = manual.spawn().unwrap();
+    drop(manual.stdout.take());
+    let ended = manual.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    assert!(ended.stderr.is_empty(), "{ended:?}");
+}
+
+#[test]
+fn the_environment_names_the_configuration() {
+    let place = Place::usual();
+    let check = run(hotset()
+        .arg("check")
+        .env("HOTSET_CONFIG", place.path("hotset.toml")));
+    assert!(check.contains("no problem found"), "{check}");
+    let mut none = hotset();
+    none.args(["pool", "recover", "vol", "--keep"])
+        .env_remove("HOTSET_CONFIG");
+    refused(
+        &mut none,
+        2,
+        &["/etc/hotset/hotset.toml", "name a configuration file"],
+    );
+    let mut prices = hotset();
+    run(prices
+        .args(["advise", "--example-prices"])
+        .env("HOTSET_CONTROL", "/none"));
 }
 
 /// The file that the unit of systemd would check has the documented form.

@@ -70,9 +70,9 @@ fn temporary_changes_and_those_that_are_refused_leave_the_file_as_it_is() {
         &["a device nosuch that does not exist"],
     );
     refused(
-        &mut place.command("volume set-mode vol fast"),
+        &mut place.command("volume remove none"),
         1,
-        &["is no mode"],
+        &["no volume is named none"],
     );
     assert_eq!(fs::read_to_string(&file).unwrap(), before);
     fs::write(&file, before.replace("name = \"vol\"", "name = \"new\"")).unwrap();

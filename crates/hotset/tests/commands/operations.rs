@@ -102,8 +102,8 @@ fn modes_switch_under_load() {
     assert_eq!(daemon.count("blocks_corrupt"), 0);
     refused(
         &mut place.command("volume set-mode vol fast"),
-        1,
-        &["is no mode", "write-through"],
+        2,
+        &["'fast'", "write-through"],
     );
     refused(
         &mut place.command("volume set-mode no write-around"),

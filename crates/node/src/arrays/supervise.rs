@@ -8,7 +8,7 @@ use super::create::refuse_used;
 use super::running::Exchange;
 use super::{Devices, Running};
 use crate::event::Event;
-use crate::place::Role;
+use crate::place::{Opened, Role};
 use crate::platform::Platform;
 use block::{BoxDevice, Device as _, IoResult, Kind, Nanos};
 use control::config::{self, Name};
@@ -361,6 +361,13 @@ impl<P: Platform> Devices<P> {
             None => None,
         };
         let own = self.members_of(&running).contains(&name);
+        let used = |opened: &Opened<P>| running.uses(&opened.leaf);
+        let opened = self.open.borrow().get(&name).map(used);
+        let is_device = matches!(source, super::Source::Device(_));
+        if own && is_device && opened == Some(false) {
+            // An export has the size with which it was opened.
+            drop(self.open.borrow_mut().remove(&name));
+        }
         let reused = own && self.open.borrow().contains_key(&name);
         if !reused {
             self.open_member(&running, source)
