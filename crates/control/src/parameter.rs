@@ -178,8 +178,8 @@ impl Parameter for Bytes {
     }
 }
 
-/// The most minutes, hours or days.
-const TIME_MAX: u64 = 1_000_000;
+/// The longest time: 58 times as long can be counted in nanoseconds.
+const TIME_MAX: Duration = Duration::from_secs(3650 * 86400);
 
 impl Parameter for Duration {
     fn form() -> String {
@@ -189,17 +189,23 @@ impl Parameter for Duration {
         let text = text(value)?;
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = text.split_at(digits);
-        match (number.parse(), unit.trim_start()) {
-            (Ok(n), "us") => Ok(Duration::from_micros(n)),
-            (Ok(n), "ms") => Ok(Duration::from_millis(n)),
-            (Ok(n), "s") => Ok(Duration::from_secs(n)),
-            (Ok(n @ ..=TIME_MAX), "min") => Ok(Duration::from_secs(n * 60)),
-            (Ok(n @ ..=TIME_MAX), "h") => Ok(Duration::from_secs(n * 3600)),
-            (Ok(n @ ..=TIME_MAX), "d") => Ok(Duration::from_secs(n * 86400)),
-            _ => Err(Some(format!(
+        let micros = match unit.trim_start() {
+            "us" => Some(1),
+            "ms" => Some(1_000),
+            "s" => Some(1_000_000),
+            "min" => Some(60_000_000),
+            "h" => Some(3_600_000_000),
+            "d" => Some(86_400_000_000),
+            _ => None,
+        };
+        let (Ok(number), Some(micros)) = (number.parse::<u64>(), micros) else {
+            return Err(Some(format!(
                 "{text:?} is no time: write a whole number and us, ms, s, min, h or d"
-            ))),
-        }
+            )));
+        };
+        let time = number.checked_mul(micros).map(Duration::from_micros);
+        let long = || Some(format!("{text:?} is too long: write at most 3650d"));
+        time.filter(|time| *time <= TIME_MAX).ok_or_else(long)
     }
     fn written(&self) -> String {
         let unit = [("s", 1_000_000), ("ms", 1_000), ("us", 1)];
@@ -422,7 +428,15 @@ mod tests {
         ] {
             assert_eq!(read(text), Some(Duration::from_secs(seconds)), "{text}");
         }
-        for bad in ["", "5", "1.5h", "2 weeks", "18446744073709551615d"] {
+        for bad in [
+            "",
+            "5",
+            "1.5h",
+            "2 weeks",
+            "3651d",
+            "9223372036s",
+            "18446744073709551615d",
+        ] {
             assert_eq!(read(bad), None, "{bad}");
         }
     }

@@ -18,8 +18,11 @@ use std::rc::Rc;
 /// The first pause before a volume is tried again, which doubles up to the last.
 const PAUSE: Nanos = Nanos::from_millis(500);
 const PAUSE_MAX: Nanos = Nanos::from_secs(15);
-/// How long the daemon waits at its start for what is slow, before it says it is ready.
+/// How long the daemon waits at its start for what is slow, before it says it is ready: while no
+/// volume is served, and once one is.
 const START_MAX: Nanos = Nanos::from_secs(30);
+const START_OTHERS_MAX: Nanos = Nanos::from_secs(10);
+const SILENT: &str = "its devices have not answered yet; the attempt goes on";
 /// How often it is looked whether something is due or done.
 const TICK: Nanos = Nanos::from_millis(50);
 
@@ -33,7 +36,20 @@ impl<P: Platform> Node<P> {
         }
         self.waits.notify();
         self.try_waiting();
-        self.attempts_ended(START_MAX).await;
+        self.attempts_ended(START_OTHERS_MAX).await;
+        if self.volumes_served() == 0 {
+            self.attempts_ended(Nanos(START_MAX.0 - START_OTHERS_MAX.0))
+                .await;
+        }
+        for (name, waiting) in self.waiting.borrow_mut().iter_mut() {
+            if waiting.trying && waiting.why.is_empty() {
+                waiting.why = SILENT.into();
+                self.platform.event(Event::VolumeNotServed {
+                    volume: name.clone(),
+                    why: SILENT.into(),
+                });
+            }
+        }
     }
 
     /// A volume that was served, and is not any more for `why`, is tried again.

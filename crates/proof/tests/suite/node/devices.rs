@@ -49,10 +49,11 @@ struct Bench {
 }
 
 fn run(test: impl AsyncFnOnce(&Bench) + 'static) {
-    run_on(CONFIG, test);
+    run_on(CONFIG, &[], test);
 }
 
-fn run_on(config: &str, test: impl AsyncFnOnce(&Bench) + 'static) {
+/// Those of the devices that are `silent` answer nothing from before the start on.
+fn run_on(config: &str, silent: &'static [&str], test: impl AsyncFnOnce(&Bench) + 'static) {
     let mut problems = Vec::new();
     let config = control::config::parse(config, &mut problems);
     assert!(problems.is_empty(), "{problems:?}");
@@ -67,6 +68,7 @@ fn run_on(config: &str, test: impl AsyncFnOnce(&Bench) + 'static) {
     let (outcome, _) = run_alone(&mut sim, async move |local: Local<SimDriver>| {
         let (env, platform) = (local.env(), SimPlatform::new(machine.clone(), local));
         let direct = Direct::new(env.clone());
+        silent.iter().for_each(|path| machine.silence(path));
         let node = Running::start(&config, platform, direct.clone()).await;
         let node = node.expect("it starts");
         let client = direct.client("data").expect("it is served");
@@ -180,7 +182,7 @@ fn logged(name: &str) -> String {
 fn a_log_that_takes_long_to_open_again_delays_no_other() {
     let config = format!("{LOGGED}{}{}", logged("data"), logged("other"));
     for seconds in 0..40 {
-        run_on(&config, async move |bench: &Bench| {
+        run_on(&config, &[], async move |bench: &Bench| {
             let logs = |volume| ["log0", "log1"].map(|log| format!("/{volume}-{log}"));
             for log in logs("other") {
                 bench.machine.silence(&log);
@@ -198,6 +200,24 @@ fn a_log_that_takes_long_to_open_again_delays_no_other() {
             assert_eq!(bench.said("volume data: its log was opened again"), 1);
         });
     }
+}
+
+#[test]
+fn an_origin_that_is_silent_at_a_start_delays_no_other_and_is_reported() {
+    let config = format!("{LOGGED}{}{}", logged("data"), logged("other"));
+    run_on(&config, &["/other-disk"], async |bench: &Bench| {
+        assert!(bench.env.timer.now() < Nanos::from_secs(11));
+        bench.write(0).await;
+        assert_eq!(bench.said("volume other is not served yet"), 1);
+        let status = bench.node.status().await.expect("a status");
+        let mut troubles = status.troubles.iter();
+        let trouble = troubles.find(|trouble| trouble.kind == Kind::VolumeNotServed);
+        let what = &trouble.expect("it is not served").what;
+        assert!(what.contains("have not answered yet"), "{what}");
+        bench.machine.unsilence("/other-disk");
+        bench.sleep(5).await;
+        assert!(bench.write_to("other", 0).await.is_ok());
+    });
 }
 
 #[test]
