@@ -281,7 +281,12 @@ impl<P: Platform> Node<P> {
         let volumes = self.volumes.borrow();
         let found = volumes.iter().find(|(known, _)| known.as_str() == name);
         let found = found.map(|(_, served)| served.volume.clone());
-        found.ok_or_else(|| format!("no volume is named {name}; see `hotset volume list`"))
+        let waiting = self.waiting.borrow();
+        let waiting = waiting.iter().find(|(known, _)| known.as_str() == name);
+        found.ok_or_else(|| match waiting {
+            Some((_, waiting)) => format!("volume {name} is not served yet: {}", waiting.why),
+            None => format!("no volume is named {name}; see `hotset volume list`"),
+        })
     }
 
     /// What a node does by itself, until it is stopped.

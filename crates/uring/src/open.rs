@@ -106,7 +106,7 @@ pub(crate) fn open(path: &Path, options: &DiskOptions) -> IoResult<Disk> {
 }
 
 fn open_named(path: &Path, options: &DiskOptions, name: &str) -> IoResult<Disk> {
-    let meta = std::fs::metadata(path).map_err(|cause| cannot_open(cause, options))?;
+    let meta = std::fs::metadata(path).map_err(|cause| cannot_open(cause, path, options))?;
     let is_block_device = meta.file_type().is_block_device();
     if meta.is_dir() {
         return Err(invalid("is a directory; name a file or a block device"));
@@ -126,7 +126,7 @@ fn open_named(path: &Path, options: &DiskOptions, name: &str) -> IoResult<Disk> 
         .write(!options.read_only)
         .custom_flags(flags)
         .open(path)
-        .map_err(|cause| cannot_open(cause, options))?;
+        .map_err(|cause| cannot_open(cause, path, options))?;
     if options.exclusive {
         claim(&file)?;
     }
@@ -186,8 +186,11 @@ fn invalid(what: &'static str) -> IoError {
     IoError::new(Kind::Invalid, what)
 }
 
-fn cannot_open(cause: io::Error, options: &DiskOptions) -> IoError {
+fn cannot_open(cause: io::Error, path: &Path, options: &DiskOptions) -> IoError {
     let what = match cause.raw_os_error() {
+        Some(libc::ENOENT | libc::ENOTDIR) if path.starts_with("/dev") => {
+            "does not exist; check the path, or attach the device"
+        }
         Some(libc::ENOENT | libc::ENOTDIR) => {
             "does not exist; check the path, or create it with `truncate -s SIZE FILE`"
         }

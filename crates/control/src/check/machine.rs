@@ -252,6 +252,9 @@ pub fn openable(device: &Device) -> Result<u64, (String, &'static str)> {
     let name = path.display();
     let cannot = |cause: std::io::Error| {
         let remedy = match cause.kind() {
+            ErrorKind::NotFound if path.starts_with("/dev") => {
+                "correct the path, or attach the device"
+            }
             ErrorKind::NotFound => "correct the path, or create it with `truncate -s SIZE FILE`",
             ErrorKind::PermissionDenied => "let this user read and write it",
             ErrorKind::ReadOnlyFilesystem => "mount its file system for writing",

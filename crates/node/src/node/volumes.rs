@@ -407,7 +407,7 @@ fn cannot_open(error: IoError, volume: &config::Volume, origin: &Source) -> Refu
     let refused = matches!(error.kind(), Kind::ReadOnly | Kind::Denied);
     let may_be_read = volume.in_force() != VolumeMode::WriteBack && !origin.is_read_only();
     match origin {
-        Source::Device(_) if refused && may_be_read => format!(
+        Source::Device(device) if refused && may_be_read && device.path.is_some() => format!(
             "{error}; or set `read_only` of device {} and of volume {}, to serve it without writes",
             origin.name(),
             volume.name.value
