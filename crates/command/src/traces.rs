@@ -5,7 +5,7 @@ use clap::Args;
 use control::config::Bytes;
 use std::io::{Read, Write};
 use std::path::Path;
-use trace::{Error, Format, Reader, Skipped, Strictness, Writer};
+use trace::{Devices, Error, Format, Reader, Skipped, Strictness, Writer};
 
 type Bytewise = Box<dyn Write + Send>;
 
@@ -55,10 +55,7 @@ pub struct Input {
 
 /// The format called `text`.
 pub fn format(text: &str) -> Result<Format, String> {
-    Format::from_name(text).ok_or_else(|| {
-        let names: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
-        format!("choose from {}", names.join(", "))
-    })
+    Format::from_name(text).ok_or_else(|| format!("choose from {}", Format::names()))
 }
 
 impl Input {
@@ -111,12 +108,44 @@ pub struct OnDevice {
     /// Take requests that end beyond this size, such as 1TiB, for bad input
     #[arg(long, value_name = "SIZE", value_parser = Bytes::parse)]
     device_size: Option<Bytes>,
+    /// Of a capture of blktrace, the device whose requests are taken, such as 8,0; may be repeated,
+    /// or `all`. Needed where there are several
+    #[arg(long, value_name = "MAJOR,MINOR", value_parser = device)]
+    device: Vec<Device>,
+}
+
+/// A Linux device by its number, or all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Device {
+    All,
+    Number(u32),
+}
+
+fn device(text: &str) -> Result<Device, String> {
+    if text == "all" {
+        return Ok(Device::All);
+    }
+    let numbers = text.split_once([',', ':']).and_then(|(major, minor)| {
+        let (major, minor) = (major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?);
+        (major < 1 << 12 && minor < 1 << 20).then_some(major << 20 | minor)
+    });
+    let error = "give the major and the minor number as blkparse prints them, such as 8,0, or all";
+    numbers.map(Device::Number).ok_or_else(|| error.into())
 }
 
 impl OnDevice {
     /// Opens the trace at `path`, which is of one of `formats`; `-` is standard input.
     pub fn open(&self, formats: &Formats, path: &Path) -> Result<Reader, Failure> {
         let reader = self.input.open(formats, path)?;
+        let numbers = self.device.iter().map(|device| match device {
+            Device::All => None,
+            Device::Number(number) => Some(*number),
+        });
+        let reader = reader.with_devices(match numbers.collect::<Option<Vec<u32>>>() {
+            None => Devices::All,
+            Some(numbers) if numbers.is_empty() => Devices::Sole,
+            Some(numbers) => Devices::Only(numbers),
+        });
         Ok(match self.device_size {
             None => reader,
             Some(Bytes(end)) => reader.with_end(end),

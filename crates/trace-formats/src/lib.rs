@@ -27,9 +27,7 @@ pub fn open(path: &Path, format: Option<Format>, strictness: Strictness) -> Resu
         return of_rows(path, rows, strictness);
     }
     file.rewind().map_err(fail)?;
-    // Without a header, only its name distinguishes it from noise.
-    let headless = Format::from_path(path).filter(|named| *named == Format::OracleGeneral);
-    read(path, file, format.or(headless), strictness)
+    read(path, file, format, strictness)
 }
 
 /// As [`Reader::new`].
@@ -40,7 +38,7 @@ pub fn read(
     strictness: Strictness,
 ) -> Result<Reader, Error> {
     let fail = |error: io::Error| Error::new(path, None, error.to_string());
-    let (start, mut input) = plain(input).map_err(fail)?;
+    let (start, mut input) = plain(input, format).map_err(fail)?;
     let format = match format {
         None if start.starts_with(&PARQUET_MAGIC) => Some(Format::Parquet),
         other => other,

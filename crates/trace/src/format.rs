@@ -1,22 +1,28 @@
-//! The formats by name, and how one is recognised.
+//! The formats in one table, and how one is recognised: by its opening bytes, by the requests
+//! that its first bytes hold, or, without either, by the file's name.
 
 pub(crate) mod alibaba;
 pub mod binary;
 pub(crate) mod blkparse;
+pub(crate) mod blktrace;
 pub(crate) mod csv;
+mod fio;
+mod fiu;
 mod line;
 pub(crate) mod msr;
 pub(crate) mod oracle_general;
 pub(crate) mod spc;
 pub(crate) mod systor17;
 pub(crate) mod tencent;
+mod vscsi;
 
 pub(crate) use line::{
-    Line, LineParser, SNIFFED_BYTES, fields, length, lines, number, op, seconds, sectors,
-    volume_of_name,
+    Line, LineParser, SNIFFED_BYTES, fields, length, lines, number, op, seconds, sector_bytes,
+    sectors, volume_of_name,
 };
 
 use crate::{Op, Record};
+use std::path::Path;
 
 /// The first bytes of an Apache Parquet file.
 pub const PARQUET_MAGIC: [u8; 4] = *b"PAR1";
@@ -33,6 +39,16 @@ pub enum Format {
     Parquet,
     /// The default text output of blkparse(1); queue events, or what there is instead.
     Blkparse,
+    /// The structures of the kernel's blktrace, as blktrace(8) and `blkparse -d` write them.
+    Blktrace,
+    /// fio's log of requests, versions 2 and 3.
+    FioIolog,
+    /// CloudPhysics vscsi, records of 32 bytes.
+    Vscsi1,
+    /// CloudPhysics vscsi, records of 40 bytes.
+    Vscsi2,
+    /// Florida International University (SyLab): nine columns with a hash.
+    Fiu,
     /// MSR Cambridge (SNIA IOTTA): seven comma-separated columns.
     Msr,
     /// Storage Performance Council: `ASU,LBA,size,opcode,seconds`.
@@ -43,39 +59,90 @@ pub enum Format {
     Alibaba,
     /// Tencent block traces: `seconds,offset,size,type,volume` in sectors.
     Tencent,
-    /// libCacheSim's oracleGeneral: 24-byte binary records.
+    /// libCacheSim's oracleGeneral: 24-byte binary records; an object is a block of 4 KiB.
     OracleGeneral,
+    /// The same of a disk: an object is a sector of 512 bytes, where a request begins.
+    OracleGeneralSectors,
 }
+
+/// How the bytes of a format become requests.
+#[derive(Clone, Copy)]
+pub(crate) enum Form {
+    /// One a line; the parser by the first bytes.
+    Lines(fn(&[u8]) -> LineParser),
+    /// Records of so many bytes, and whether they look like such.
+    Records(usize, RecordParser, fn(&[u8]) -> bool),
+    /// [`blktrace`].
+    Blktrace,
+    /// [`binary`].
+    Binary,
+    /// Not here.
+    Parquet,
+}
+
+/// A parser of one record of the length that a format has.
+pub(crate) type RecordParser = fn(&[u8]) -> Result<Line, String>;
+
+struct Row {
+    format: Format,
+    name: &'static str,
+    /// Bytes with which only this format begins.
+    openings: &'static [&'static [u8]],
+    form: Form,
+}
+
+const fn row(
+    format: Format,
+    name: &'static str,
+    openings: &'static [&'static [u8]],
+    form: Form,
+) -> Row {
+    Row {
+        format,
+        name,
+        openings,
+        form,
+    }
+}
+
+/// Every format, in the order of [`Format`].
+#[rustfmt::skip]
+const TABLE: [Row; 16] = [
+    row(Format::Csv, "csv", &[csv::HEADER.as_bytes()], Form::Lines(|_| csv::parse)),
+    row(Format::Binary, "binary", &[&binary::MAGIC], Form::Binary),
+    row(Format::Parquet, "parquet", &[&PARQUET_MAGIC], Form::Parquet),
+    row(Format::Blkparse, "blkparse", &[], Form::Lines(blkparse::parser)),
+    row(Format::Blktrace, "blktrace", &[&blktrace::LITTLE, &blktrace::BIG], Form::Blktrace),
+    row(Format::FioIolog, "fio-iolog", &[fio::VERSION_2, fio::VERSION_3], Form::Lines(|_| fio::parse)),
+    row(Format::Vscsi1, "vscsi1", &[], Form::Records(vscsi::BYTES_1, vscsi::parse_1, vscsi::is_1)),
+    row(Format::Vscsi2, "vscsi2", &[], Form::Records(vscsi::BYTES_2, vscsi::parse_2, vscsi::is_2)),
+    row(Format::Fiu, "fiu", &[], Form::Lines(|_| fiu::parse)),
+    row(Format::Msr, "msr", &[], Form::Lines(|_| msr::parse)),
+    row(Format::Spc, "spc", &[], Form::Lines(|_| spc::parse)),
+    row(Format::Systor17, "systor17", &[systor17::HEADER_START.as_bytes()], Form::Lines(|_| systor17::parse)),
+    row(Format::Alibaba, "alibaba", &[alibaba::HEADER_START.as_bytes()], Form::Lines(|_| alibaba::parse)),
+    row(Format::Tencent, "tencent", &[], Form::Lines(|_| tencent::parse)),
+    row(Format::OracleGeneral, "oracle-general", &[],
+        Form::Records(oracle_general::RECORD_BYTES, oracle_general::parse_blocks, |_| false)),
+    row(Format::OracleGeneralSectors, "oracle-general-sectors", &[],
+        Form::Records(oracle_general::RECORD_BYTES, oracle_general::parse_sectors, |_| false)),
+];
 
 impl Format {
     /// Every format.
-    pub const ALL: [Format; 10] = [
-        Format::Csv,
-        Format::Binary,
-        Format::Parquet,
-        Format::Blkparse,
-        Format::Msr,
-        Format::Spc,
-        Format::Systor17,
-        Format::Alibaba,
-        Format::Tencent,
-        Format::OracleGeneral,
-    ];
+    pub const ALL: [Format; TABLE.len()] = {
+        let mut all = [Format::Csv; TABLE.len()];
+        let mut at = 0;
+        while at < all.len() {
+            all[at] = TABLE[at].format;
+            at += 1;
+        }
+        all
+    };
 
     /// The name used on the command line.
     pub const fn name(self) -> &'static str {
-        match self {
-            Format::Csv => "csv",
-            Format::Binary => "binary",
-            Format::Parquet => "parquet",
-            Format::Blkparse => "blkparse",
-            Format::Msr => "msr",
-            Format::Spc => "spc",
-            Format::Systor17 => "systor17",
-            Format::Alibaba => "alibaba",
-            Format::Tencent => "tencent",
-            Format::OracleGeneral => "oracle-general",
-        }
+        TABLE[self as usize].name
     }
 
     /// The format called `name`.
@@ -83,8 +150,13 @@ impl Format {
         Format::ALL.into_iter().find(|f| f.name() == name)
     }
 
+    /// The names of all, for a message.
+    pub fn names() -> String {
+        TABLE.map(|row| row.name).join(", ")
+    }
+
     /// The format by a file's name, whatever it is compressed with.
-    pub fn from_path(path: &std::path::Path) -> Option<Format> {
+    pub fn from_path(path: &Path) -> Option<Format> {
         let name = path.file_name()?.to_str()?;
         let name = [".zst", ".gz"]
             .iter()
@@ -101,56 +173,82 @@ impl Format {
         }
     }
 
-    /// The format that the first bytes of a file look like, decompressed. The
-    /// headerless binary oracleGeneral is never guessed.
-    pub fn sniff(start: &[u8]) -> Option<Format> {
-        if start.starts_with(&binary::MAGIC) {
-            return Some(Format::Binary);
+    /// The format of the file `path` that begins with `start`, decompressed. `Err` is a clause.
+    pub fn recognise(path: &Path, start: &[u8]) -> Result<Format, String> {
+        // Without a header, only its name distinguishes it from noise.
+        if Format::from_path(path) == Some(Format::OracleGeneral) {
+            return oracle_general::recognise(start);
         }
-        if start.starts_with(&PARQUET_MAGIC) {
-            return Some(Format::Parquet);
+        match Format::sniff(start)[..] {
+            [format] => Ok(format),
+            [] if start.is_empty() => Ok(Format::Csv),
+            [] => Err(format!(
+                "the format is not recognised; name one of: {}",
+                Format::names()
+            )),
+            [first, second, ..] => Err(format!(
+                "the lines fit {0} and {1} alike; add --format {0} or --format {1}",
+                first.name(),
+                second.name()
+            )),
         }
-        let first = lines(start).next()?;
-        if first == csv::HEADER {
-            return Some(Format::Csv);
-        }
-        if first.starts_with(systor17::HEADER_START) {
-            return Some(Format::Systor17);
-        }
-        // Every text format refuses the first request of every other.
-        let texts = [
-            Format::Msr,
-            Format::Systor17,
-            Format::Alibaba,
-            Format::Tencent,
-            Format::Spc,
-            Format::Blkparse,
-            Format::Csv,
-        ];
-        texts.into_iter().find(|format| {
-            let parser = match format {
-                Format::Blkparse => blkparse::parser(start),
-                Format::Alibaba => alibaba::parse_dated,
-                format => format.line_parser().expect("a text format"),
-            };
-            let mut parsed = lines(start).map(parser);
-            matches!(parsed.find(|line| *line != Ok(Line::Other)), Some(Ok(_)))
-        })
     }
 
-    /// The parser of a text format.
-    pub(crate) fn line_parser(self) -> Option<LineParser> {
-        Some(match self {
-            Format::Csv => csv::parse,
-            Format::Blkparse => blkparse::parse_queued,
-            Format::Msr => msr::parse,
-            Format::Spc => spc::parse,
-            Format::Systor17 => systor17::parse,
-            Format::Alibaba => alibaba::parse,
-            Format::Tencent => tencent::parse,
-            Format::Binary | Format::Parquet | Format::OracleGeneral => return None,
-        })
+    /// The formats that the first bytes of a file may be of, decompressed; several if they fit
+    /// several alike. The headerless oracleGeneral is never guessed.
+    pub fn sniff(start: &[u8]) -> Vec<Format> {
+        let opens = |row: &&Row| row.openings.iter().any(|bytes| start.starts_with(bytes));
+        if let Some(row) = TABLE.iter().find(opens) {
+            return vec![row.format];
+        }
+        let fits = |row: &&Row| match row.form {
+            Form::Lines(parser) => {
+                let mut parsed = lines(start).map(parser(start));
+                matches!(parsed.find(|line| *line != Ok(Line::Other)), Some(Ok(_)))
+            }
+            Form::Records(bytes, _, looks) => start.len() >= 2 * bytes && looks(start),
+            Form::Blktrace | Form::Binary | Form::Parquet => false,
+        };
+        let fitting = TABLE.iter().filter(fits).map(|row| row.format).collect();
+        by_time(start, fitting)
     }
+
+    pub(crate) fn form(self) -> Form {
+        TABLE[self as usize].form
+    }
+
+    /// Whether it is lines of text.
+    pub(crate) fn is_text(self) -> bool {
+        matches!(self.form(), Form::Lines(_))
+    }
+
+    /// Whether its volumes are numbers of Linux devices.
+    pub(crate) fn has_devices(self) -> bool {
+        matches!(self, Format::Blkparse | Format::Blktrace)
+    }
+}
+
+/// Of formats that the first line fits alike, those by which time runs on.
+fn by_time(start: &[u8], fitting: Vec<Format>) -> Vec<Format> {
+    if fitting.len() < 2 {
+        return fitting;
+    }
+    let runs_on = |format: &Format| {
+        let Form::Lines(parser) = format.form() else {
+            return false;
+        };
+        let parsed = lines(start).map(parser(start));
+        let times: Option<Vec<_>> = parsed
+            .filter(|line| *line != Ok(Line::Other))
+            .map(|line| match line {
+                Ok(Line::Record(record)) => Some(record.time),
+                _ => None,
+            })
+            .collect();
+        times.is_some_and(|times| times.is_sorted() && times.first() < times.last())
+    };
+    let running: Vec<Format> = fitting.iter().copied().filter(runs_on).collect();
+    if running.is_empty() { fitting } else { running }
 }
 
 /// Refuses what no reader may yield.
@@ -173,15 +271,35 @@ pub(crate) fn validate(record: &Record) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
+
+    fn sniffed(text: &str) -> Vec<Format> {
+        Format::sniff(text.as_bytes())
+    }
+
+    #[test]
+    fn the_table_is_in_the_order_of_the_formats() {
+        for (at, format) in Format::ALL.into_iter().enumerate() {
+            assert_eq!(format as usize, at, "{format:?}");
+            assert_eq!(Format::from_name(format.name()), Some(format));
+        }
+    }
 
     #[test]
     fn hotsets_own_text_without_its_header_is_not_taken_for_another() {
-        for line in ["17,W,40960,4096,0\n", "1577808144360767,R,4096,512,7\n"] {
-            assert_eq!(Format::sniff(line.as_bytes()), Some(Format::Csv), "{line}");
-        }
-        let alibaba = "419,W,8792731648,16384,1577808144360767\n";
-        assert_eq!(Format::sniff(alibaba.as_bytes()), Some(Format::Alibaba));
+        let own = "17,W,40960,4096,0\n1577808144360767,R,4096,512,0\n";
+        assert_eq!(sniffed(own), [Format::Csv]);
+        let dated = "419,W,8792731648,16384,1577808144360767\n";
+        assert_eq!(sniffed(dated), [Format::Alibaba]);
+        let undated = "419,W,8192,4096,17\n12,R,8192,4096,17\n419,R,8192,4096,900\n";
+        assert_eq!(sniffed(undated), [Format::Alibaba]);
+        let both = [Format::Csv, Format::Alibaba];
+        assert_eq!(sniffed("17,W,40960,4096,5\n"), both);
+        assert_eq!(sniffed("17,W,40960,4096,5\n18,W,40960,4096,6\n"), both);
+        let refused = Format::recognise(Path::new("t"), b"17,W,40960,4096,5\n").unwrap_err();
+        assert!(
+            refused.contains("--format csv or --format alibaba"),
+            "{refused}"
+        );
     }
 
     #[test]

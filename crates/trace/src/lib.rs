@@ -14,6 +14,7 @@
 //!
 //! Not here: Parquet (`trace-formats`), what a trace is replayed against, or any opinion of caches.
 
+mod archive;
 mod error;
 mod format;
 mod info;
@@ -24,7 +25,7 @@ mod writer;
 pub use error::Error;
 pub use format::{Format, PARQUET_MAGIC, binary::MAGIC as BINARY_MAGIC};
 pub use info::Info;
-pub use reader::{Input, Reader, Records, Skipped, Strictness, plain};
+pub use reader::{Devices, Input, Reader, Records, Skipped, Strictness, plain};
 pub use tape::{Tape, TapeReader};
 pub use writer::{Rows, Writer};
 

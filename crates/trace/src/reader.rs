@@ -1,8 +1,13 @@
-//! A streaming reader of any format, plain or compressed by zstd or gzip.
+//! A streaming reader of any format, plain or compressed by zstd or gzip, alone or in a tar
+//! archive.
 
-use crate::format::{Line, SNIFFED_BYTES, binary, blkparse, oracle_general, validate};
+use crate::archive::{self, Archive};
+use crate::format::{
+    Form, Line, LineParser, RecordParser, SNIFFED_BYTES, binary, blktrace, validate,
+};
 use crate::{Error, Format, Record};
 use block::Nanos;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -45,16 +50,39 @@ pub trait Records: Send {
     fn next(&mut self) -> Result<Option<Record>, String>;
 }
 
+/// Which Linux devices' requests are taken, of formats that name such.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Devices {
+    /// Those of one; requests of a second are an error.
+    #[default]
+    Sole,
+    /// Those of all, each a volume.
+    All,
+    /// Those of these numbers, as [`Record::volume`] has them.
+    Only(Vec<u32>),
+}
+
+/// Steps in which an error looks for further devices to name.
+const DEVICES_LOOKED_FOR: usize = 100_000;
+
 enum Decoder {
-    Text {
+    Lines {
         input: Input,
-        parse: fn(&str) -> Result<Line, String>,
+        parse: LineParser,
+    },
+    Records {
+        input: Input,
+        raw: Vec<u8>,
+        parse: RecordParser,
+    },
+    Blktrace {
+        input: Input,
+        events: blktrace::Events,
     },
     Binary {
         input: Input,
         last: binary::Last,
     },
-    OracleGeneral(Input),
     Elsewhere(Box<dyn Records>),
 }
 
@@ -70,6 +98,8 @@ pub struct Reader {
     text: Vec<u8>,
     end_bytes: u64,
     flushes: bool,
+    devices: Devices,
+    sole: Option<u32>,
     ended: bool,
 }
 
@@ -92,12 +122,11 @@ impl Reader {
     ) -> Result<Reader, Error> {
         let fail = |e: io::Error| Error::new(path, None, e.to_string());
         let file = File::open(path).map_err(fail)?;
-        // Without a header, only its name distinguishes it from noise.
-        let headless = Format::from_path(path).filter(|named| *named == Format::OracleGeneral);
-        Reader::new(path, file, format.or(headless), strictness)
+        Reader::new(path, file, format, strictness)
     }
 
-    /// Reads from `input`; `path` is for error messages only.
+    /// Reads from `input`; `path` is for error messages, and for the formats that only a name
+    /// distinguishes.
     pub fn new(
         path: &Path,
         input: impl Read + Send + 'static,
@@ -105,24 +134,28 @@ impl Reader {
         strictness: Strictness,
     ) -> Result<Reader, Error> {
         let fail = |e: io::Error| Error::new(path, None, e.to_string());
-        let (start, mut input) = plain(input).map_err(fail)?;
-        let format = match format.or_else(|| Format::sniff(&start)) {
+        let (start, mut input) = plain(input, format).map_err(fail)?;
+        let format = match format {
             Some(format) => format,
-            None if start.is_empty() => Format::Csv,
             None => {
-                let names: Vec<&str> = Format::ALL.iter().map(|f| f.name()).collect();
-                let names = names.join(", ");
-                let what = format!("the format is not recognised; name one of: {names}");
-                return Err(Error::new(path, Some(1), what));
+                Format::recognise(path, &start).map_err(|what| Error::new(path, Some(1), what))?
             }
         };
-        let decoder = match (format, format.line_parser()) {
-            (Format::Blkparse, _) => Decoder::Text {
+        let decoder = match format.form() {
+            Form::Lines(parser) => Decoder::Lines {
                 input,
-                parse: blkparse::parser(&start),
+                parse: parser(&start),
             },
-            (_, Some(parse)) => Decoder::Text { input, parse },
-            (Format::Binary, _) => {
+            Form::Records(bytes, parse, _) => Decoder::Records {
+                input,
+                raw: vec![0; bytes],
+                parse,
+            },
+            Form::Blktrace => Decoder::Blktrace {
+                input,
+                events: blktrace::Events::of(&start),
+            },
+            Form::Binary => {
                 let mut magic = [0; binary::MAGIC.len()];
                 if input.read_exact(&mut magic).is_err() || magic != binary::MAGIC {
                     return Err(Error::new(path, None, "not a hotset binary trace"));
@@ -133,11 +166,10 @@ impl Reader {
                     last: binary::Last::default(),
                 }
             }
-            (Format::Parquet, _) => {
+            Form::Parquet => {
                 let what = "Parquet is not read here; convert it: `hotset-lab trace convert FILE FILE.hottrace`";
                 return Err(Error::new(path, None, what));
             }
-            _ => Decoder::OracleGeneral(input),
         };
         Ok(Reader::with(path, decoder, format, strictness))
     }
@@ -164,6 +196,8 @@ impl Reader {
             text: Vec::new(),
             end_bytes: u64::MAX,
             flushes: false,
+            devices: Devices::Sole,
+            sole: None,
             ended: false,
         }
     }
@@ -180,6 +214,12 @@ impl Reader {
         self
     }
 
+    /// Takes the requests of `devices`, if the format names such.
+    pub fn with_devices(mut self, devices: Devices) -> Reader {
+        self.devices = devices;
+        self
+    }
+
     /// The format being read.
     pub fn format(&self) -> Format {
         self.format
@@ -193,57 +233,122 @@ impl Reader {
     fn step(&mut self) -> Step {
         self.line += 1;
         match &mut self.decoder {
-            Decoder::Text { input, parse } => {
-                self.text.clear();
-                let mut limited = input.by_ref().take(LINE_BYTES_MAX);
-                match limited.read_until(b'\n', &mut self.text) {
-                    Err(e) => return Step::Broken(e.to_string()),
-                    Ok(0) => return Step::End,
-                    Ok(n) if n as u64 == LINE_BYTES_MAX => {
-                        return Step::Broken(format!("a line longer than {LINE_BYTES_MAX} bytes"));
-                    }
-                    Ok(_) => {}
-                }
-                let Ok(text) = std::str::from_utf8(&self.text) else {
-                    return Step::Malformed("not text".into());
-                };
-                match text.trim_end() {
-                    "" => Step::Nothing,
-                    text if text.starts_with('#') => Step::Nothing,
-                    text => match parse(text) {
-                        Ok(Line::Record(record)) => Step::Record(record),
-                        Ok(Line::Other) => Step::Nothing,
-                        Err(what) => Step::Malformed(what),
-                    },
-                }
-            }
-            Decoder::Binary { input, last } => match binary::decode(last, input) {
-                Ok(Some(record)) => Step::Record(record),
-                Ok(None) => Step::End,
+            Decoder::Lines { input, parse } => line_step(input, &mut self.text, *parse),
+            Decoder::Records { input, raw, parse } => match blktrace::fill(input, raw) {
+                Ok(false) => Step::End,
+                Ok(true) => parsed(parse(raw)),
                 Err(e) => Step::Broken(e.to_string()),
             },
-            Decoder::Elsewhere(records) => match records.next() {
-                Ok(Some(record)) => Step::Record(record),
-                Ok(None) => Step::End,
-                Err(what) => Step::Broken(what),
-            },
-            Decoder::OracleGeneral(input) => {
-                let mut raw = [0; oracle_general::RECORD_BYTES];
-                let mut filled = 0;
-                while filled < raw.len() {
-                    match input.read(&mut raw[filled..]) {
-                        Ok(0) if filled == 0 => return Step::End,
-                        Ok(0) => return Step::Broken("the last record is cut off".into()),
-                        Ok(n) => filled += n,
-                        Err(e) => return Step::Broken(e.to_string()),
-                    }
-                }
-                match oracle_general::parse(&raw) {
-                    Ok(record) => Step::Record(record),
-                    Err(what) => Step::Malformed(what),
-                }
+            Decoder::Blktrace { input, events } => decoded(events.next(input)),
+            Decoder::Binary { input, last } => decoded(binary::decode(last, input)),
+            Decoder::Elsewhere(records) => decoded(records.next()),
+        }
+    }
+
+    /// Whether a request of the device `volume` is taken; `Err` is a clause, and the end.
+    fn takes(&mut self, volume: u32) -> Result<bool, String> {
+        if !self.format.has_devices() {
+            return Ok(true);
+        }
+        match &self.devices {
+            Devices::All => Ok(true),
+            Devices::Only(devices) => Ok(devices.contains(&volume)),
+            Devices::Sole if *self.sole.get_or_insert(volume) == volume => Ok(true),
+            Devices::Sole => Err(self.several(volume)),
+        }
+    }
+
+    /// That there are requests of several devices, by name.
+    fn several(&mut self, second: u32) -> String {
+        let mut devices = BTreeSet::from_iter(self.sole.into_iter().chain([second]));
+        for _ in 0..DEVICES_LOOKED_FOR {
+            match self.step() {
+                Step::Record(record) => devices.extend([record.volume]),
+                Step::Nothing | Step::Malformed(_) => {}
+                Step::Broken(_) | Step::End => break,
             }
         }
+        let names = devices
+            .iter()
+            .map(|n| format!("{},{}", n >> 20, n & 0xf_ffff));
+        format!(
+            "requests of several devices ({}), which may be the same requests on their way down; \
+             `hotset trace import` takes those of one with --device MAJOR,MINOR, and of all with \
+             --device all",
+            names.collect::<Vec<_>>().join(" ")
+        )
+    }
+
+    /// Counts what no reader may yield; `Err` is a clause.
+    fn check(&mut self, record: &Record) -> Result<(), String> {
+        if let Err(what) = validate(record) {
+            self.skipped.malformed += 1;
+            return Err(what);
+        }
+        if record.end_bytes() > self.end_bytes {
+            self.skipped.beyond_end += 1;
+            return Err(format!(
+                "a request that ends at {}, beyond the device of {} bytes",
+                record.end_bytes(),
+                self.end_bytes
+            ));
+        }
+        if record.time < self.latest {
+            self.skipped.out_of_order += 1;
+            return Err(format!(
+                "time runs back from {} ns to {} ns{}",
+                self.latest.0,
+                record.time.0,
+                self.remedy()
+            ));
+        }
+        self.latest = record.time;
+        Ok(())
+    }
+
+    /// How to mend a trace whose time runs back.
+    fn remedy(&self) -> &'static str {
+        match self.format {
+            Format::Blktrace => "; sort the capture with `blkparse -i FILE -d SORTED`",
+            _ => "",
+        }
+    }
+}
+
+fn line_step(input: &mut Input, text: &mut Vec<u8>, parse: LineParser) -> Step {
+    text.clear();
+    let mut limited = input.by_ref().take(LINE_BYTES_MAX);
+    match limited.read_until(b'\n', text) {
+        Err(e) => return Step::Broken(e.to_string()),
+        Ok(0) => return Step::End,
+        Ok(n) if n as u64 == LINE_BYTES_MAX => {
+            return Step::Broken(format!("a line longer than {LINE_BYTES_MAX} bytes"));
+        }
+        Ok(_) => {}
+    }
+    let Ok(text) = std::str::from_utf8(text) else {
+        return Step::Malformed("not text".into());
+    };
+    match text.trim_end() {
+        "" => Step::Nothing,
+        text if text.starts_with('#') => Step::Nothing,
+        text => parsed(parse(text)),
+    }
+}
+
+fn parsed(line: Result<Line, String>) -> Step {
+    match line {
+        Ok(Line::Record(record)) => Step::Record(record),
+        Ok(Line::Other) => Step::Nothing,
+        Err(what) => Step::Malformed(what),
+    }
+}
+
+fn decoded<E: ToString>(record: Result<Option<Record>, E>) -> Step {
+    match record {
+        Ok(Some(record)) => Step::Record(record),
+        Ok(None) => Step::End,
+        Err(e) => Step::Broken(e.to_string()),
     }
 }
 
@@ -252,37 +357,21 @@ impl Iterator for Reader {
 
     fn next(&mut self) -> Option<Result<Record, Error>> {
         while !self.ended {
-            let lenient = self.strictness == Strictness::Lenient;
+            let line = self.line + 1;
             let what = match self.step() {
                 Step::Nothing => continue,
                 Step::End => break,
-                Step::Record(record) => match validate(&record) {
+                Step::Record(record) => match self.takes(record.volume) {
+                    Ok(false) => continue,
                     Err(what) => {
-                        self.skipped.malformed += 1;
-                        what
+                        self.ended = true;
+                        return Some(Err(Error::new(&self.path, Some(line), what)));
                     }
-                    Ok(()) if record.end_bytes() > self.end_bytes => {
-                        self.skipped.beyond_end += 1;
-                        format!(
-                            "a request that ends at {}, beyond the device of {} bytes",
-                            record.end_bytes(),
-                            self.end_bytes
-                        )
-                    }
-                    Ok(()) if record.time < self.latest => {
-                        self.skipped.out_of_order += 1;
-                        format!(
-                            "time runs back from {} ns to {} ns",
-                            self.latest.0, record.time.0
-                        )
-                    }
-                    Ok(()) => {
-                        self.latest = record.time;
-                        if record.is_flush() && !self.flushes {
-                            continue;
-                        }
-                        return Some(Ok(record));
-                    }
+                    Ok(true) => match self.check(&record) {
+                        Ok(()) if record.is_flush() && !self.flushes => continue,
+                        Ok(()) => return Some(Ok(record)),
+                        Err(what) => what,
+                    },
                 },
                 Step::Malformed(what) => {
                     self.skipped.malformed += 1;
@@ -294,9 +383,9 @@ impl Iterator for Reader {
                     what
                 }
             };
-            if !lenient {
+            if self.strictness == Strictness::Strict {
                 self.ended = true;
-                return Some(Err(Error::new(&self.path, Some(self.line), what)));
+                return Some(Err(Error::new(&self.path, Some(line), what)));
             }
         }
         self.ended = true;
@@ -304,10 +393,23 @@ impl Iterator for Reader {
     }
 }
 
-/// What `input` is, decompressed: its first bytes, and a reader that still yields them.
-pub fn plain(input: impl Read + Send + 'static) -> io::Result<(Vec<u8>, Input)> {
+/// What `input` is, decompressed: its first bytes, and a reader that still yields them. Of an
+/// archive, that of its traces, which are of `format` if one is given.
+pub fn plain(
+    input: impl Read + Send + 'static,
+    format: Option<Format>,
+) -> io::Result<(Vec<u8>, Input)> {
+    let (start, input) = decompressed(input)?;
+    if !archive::begins(&start) {
+        return Ok((start, input));
+    }
+    let (start, input) = peek(Archive::new(input, format))?;
+    Ok((start, buffered(input)))
+}
+
+fn decompressed(input: impl Read + Send + 'static) -> io::Result<(Vec<u8>, Input)> {
     let (start, input) = peek(input)?;
-    let input: Input = Box::new(BufReader::with_capacity(BUFFER_BYTES, input));
+    let input = buffered(input);
     let plain: Box<dyn Read + Send> = if start.starts_with(&ZSTD_MAGIC) {
         Box::new(zstd::Decoder::with_buffer(input)?)
     } else if start.starts_with(&GZIP_MAGIC) {
@@ -316,8 +418,11 @@ pub fn plain(input: impl Read + Send + 'static) -> io::Result<(Vec<u8>, Input)> 
         return Ok((start, input));
     };
     let (start, plain) = peek(plain)?;
-    let plain = BufReader::with_capacity(BUFFER_BYTES, plain);
-    Ok((start, Box::new(plain)))
+    Ok((start, buffered(plain)))
+}
+
+fn buffered(input: impl Read + Send + 'static) -> Input {
+    Box::new(BufReader::with_capacity(BUFFER_BYTES, input))
 }
 
 /// The first bytes of `input`, and a reader that still yields them.
@@ -328,4 +433,50 @@ fn peek<R: Read>(mut input: R) -> io::Result<(Vec<u8>, impl Read + use<R>)> {
         .take(SNIFFED_BYTES as u64)
         .read_to_end(&mut start)?;
     Ok((start.clone(), io::Cursor::new(start).chain(input)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::blktrace::tests::capture;
+
+    const SDA: &str = "  8,0  0 1 0.000000001 7 Q W 8 + 8 [fio]\n";
+    const SDB: &str = "  8,16 0 2 0.000000002 7 Q W 16 + 8 [fio]\n";
+    const DM: &str = "253,0  0 3 0.000000003 7 Q W 24 + 8 [fio]\n";
+
+    fn read(text: &str, devices: Devices) -> Result<Vec<u64>, String> {
+        let input = io::Cursor::new(text.as_bytes().to_vec());
+        let reader = Reader::new(Path::new("t"), input, None, Strictness::Lenient);
+        let records = reader.unwrap().with_devices(devices);
+        let places = records.map(|r| r.map(|r| r.offset_bytes / 512));
+        places
+            .map(|place| place.map_err(|e| e.to_string()))
+            .collect()
+    }
+
+    #[test]
+    fn requests_of_several_devices_are_refused_until_one_is_named() {
+        let text = [SDA, SDB, DM].concat();
+        let refused = read(&text, Devices::Sole).unwrap_err();
+        assert!(refused.starts_with("t:2: "), "{refused}");
+        assert!(refused.contains("(8,0 8,16 253,0)"), "{refused}");
+        assert_eq!(read(&text, Devices::All), Ok(vec![8, 16, 24]));
+        let only = Devices::Only(vec![8 << 20 | 16, 253 << 20]);
+        assert_eq!(read(&text, only), Ok(vec![16, 24]));
+        assert_eq!(read(SDA, Devices::Sole), Ok(vec![8]));
+        assert_eq!(read(SDA, Devices::Only(vec![1])), Ok(vec![]));
+    }
+
+    #[test]
+    fn captures_whose_time_runs_back_are_to_be_sorted() {
+        let twice = [capture(false, &[1]), capture(false, &[1])].concat();
+        let reader = Reader::new(
+            Path::new("t"),
+            io::Cursor::new(twice),
+            None,
+            Strictness::Strict,
+        );
+        let error = reader.unwrap().find_map(Result::err).unwrap();
+        assert!(error.to_string().contains("blkparse -i"), "{error}");
+    }
 }

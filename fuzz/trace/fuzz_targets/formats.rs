@@ -8,6 +8,9 @@ use std::io::Cursor;
 use std::path::Path;
 use trace::{BINARY_MAGIC, Format, Reader, Strictness};
 
+/// An event of blktrace begins so, little-endian.
+const BLKTRACE_MAGIC: [u8; 4] = [0x07, 0x74, 0x61, 0x65];
+
 fuzz_target!(|data: &[u8]| {
     let Some((choice, body)) = data.split_first() else {
         return;
@@ -26,6 +29,13 @@ fuzz_target!(|data: &[u8]| {
         Format::Binary => {
             let packed = zstd::encode_all(body, 1).expect("compresses");
             [&BINARY_MAGIC[..], &packed].concat()
+        }
+        Format::Blktrace => [&BLKTRACE_MAGIC, body].concat(),
+        // An archive of a text, whose header is the fuzzer's but for what makes it one.
+        Format::Csv if body.len() > 512 => {
+            let mut archive = body.to_vec();
+            archive[257..262].copy_from_slice(b"ustar");
+            archive
         }
         _ => body.to_vec(),
     };

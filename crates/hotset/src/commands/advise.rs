@@ -114,10 +114,7 @@ fn drive(text: &str) -> Result<Drive, String> {
 }
 
 fn format(text: &str) -> Result<Format, String> {
-    Format::from_name(text).ok_or_else(|| {
-        let names: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
-        format!("choose from {}", names.join(", "))
-    })
+    Format::from_name(text).ok_or_else(|| format!("choose from {}", Format::names()))
 }
 
 /// Why a trace cannot be advised on, as far as the device models are concerned.

@@ -83,10 +83,17 @@ proptest! {
     #[test]
     fn no_bytes_make_any_format_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..400),
-        text in "([0-9RrWw,. +Q\\-]{0,60}\n){0,6}",
+        text in "([0-9RrWw,. +QDCreadwit/\\-]{0,60}\n){0,6}",
+        member in 0u64..1000,
     ) {
+        let mut header = [0; 512];
+        header[257..262].copy_from_slice(b"ustar");
+        header[124..135].copy_from_slice(format!("{member:011o}").as_bytes());
+        header[156] = bytes.first().copied().unwrap_or_default();
+        let archive = [&header[..], &bytes, text.as_bytes()].concat();
+        let event = [&0x6561_7407u32.to_le_bytes()[..], &bytes].concat();
         for format in Format::ALL {
-            for input in [bytes.clone(), text.clone().into_bytes()] {
+            for input in [bytes.clone(), text.clone().into_bytes(), archive.clone(), event.clone()] {
                 let mut strict = input.clone();
                 if format == Format::Binary {
                     strict = [&trace::BINARY_MAGIC[..], &zstd::encode_all(&input[..], 1).unwrap()].concat();
@@ -102,6 +109,7 @@ proptest! {
                 }
             }
         }
+        let _ = Format::recognise(Path::new("x.oracleGeneral"), &bytes);
         let _ = Format::sniff(&bytes);
     }
 }
@@ -127,6 +135,14 @@ fn every_text_format_is_recognised_by_its_first_line() {
         (
             Format::Blkparse,
             "  8,0 3 1 0.000000000 697 Q W 223490 + 8 [k]\n",
+        ),
+        (
+            Format::Fiu,
+            "89968195792462 20782 gzip 283193184 8 R 6 0 56f11b711d91a065a2b6458eca924523\n",
+        ),
+        (
+            Format::FioIolog,
+            "fio version 3 iolog\n25 /dev/sdb open\n131 /dev/sdb read 61440 4096\n",
         ),
     ];
     for (format, text) in samples {

@@ -6,11 +6,10 @@ use super::{Line, fields, length, number, op};
 use crate::Record;
 use block::Nanos;
 
-/// A billion seconds after 1970.
-const DATED: Nanos = Nanos::from_secs(1_000_000_000);
+pub(crate) const HEADER_START: &str = "device_id,";
 
 pub(crate) fn parse(line: &str) -> Result<Line, String> {
-    if line.starts_with("device_id,") {
+    if line.starts_with(HEADER_START) {
         return Ok(Line::Other);
     }
     let [device, opcode, offset, len, time] = fields(line)?;
@@ -23,15 +22,6 @@ pub(crate) fn parse(line: &str) -> Result<Line, String> {
         volume: number(device, "device_id")?,
         forced: false,
     }))
-}
-
-/// The same of a line with a time after 2001, as published ones have: without one it may be
-/// hotset's own text form, whose columns are others.
-pub(crate) fn parse_dated(line: &str) -> Result<Line, String> {
-    match parse(line)? {
-        Line::Record(record) if record.time < DATED => Err("timestamp is no date".into()),
-        line => Ok(line),
-    }
 }
 
 #[cfg(test)]

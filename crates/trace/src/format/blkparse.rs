@@ -7,62 +7,118 @@
 
 use super::{Line, LineParser, length, lines, seconds, sectors};
 use crate::{Op, Record};
+use block::Nanos;
+
+/// Events of a request that are taken for it, the best first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Action {
+    Queue,
+    Issue,
+    Complete,
+}
+
+/// An event of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event {
+    pub(crate) action: Action,
+    pub(crate) time: Nanos,
+    /// Linux's number of the device: the major number times 2^20, plus the minor.
+    pub(crate) device: u32,
+    pub(crate) reads: bool,
+    pub(crate) writes: bool,
+    /// A flush, or a write that is one.
+    pub(crate) forced: bool,
+    /// Offset and length in bytes.
+    pub(crate) place: Option<(u64, u32)>,
+}
+
+impl Event {
+    /// The request; `None` of a kind that is passed over.
+    pub(crate) fn request(&self) -> Option<Record> {
+        match self.place {
+            Some((offset_bytes, len_bytes)) if self.reads != self.writes => Some(Record {
+                time: self.time,
+                op: if self.writes { Op::Write } else { Op::Read },
+                offset_bytes,
+                len_bytes,
+                volume: self.device,
+                forced: self.forced && self.writes,
+            }),
+            _ => self.forced.then(|| Record::flush(self.time, self.device)),
+        }
+    }
+}
+
+/// The kind of events by which to know the requests of a capture that begins with `events`.
+pub(crate) fn wanted(events: impl Iterator<Item = Event>) -> Action {
+    let requests = events.filter(|event| event.request().is_some());
+    let best = requests.min_by_key(|event| event.action as u8);
+    best.map_or(Action::Queue, |event| event.action)
+}
 
 /// The parser for the events that a capture has, by its first bytes.
 pub(crate) fn parser(start: &[u8]) -> LineParser {
-    let parsers: [LineParser; 3] = [parse_queued, parse_issued, parse_completed];
-    let takes =
-        |parser: &LineParser| lines(start).any(|line| matches!(parser(line), Ok(Line::Record(_))));
-    parsers.into_iter().find(takes).unwrap_or(parse_queued)
+    match wanted(lines(start).filter_map(|line| event(line).ok().flatten())) {
+        Action::Queue => parse_queued,
+        Action::Issue => parse_issued,
+        Action::Complete => parse_completed,
+    }
 }
 
-pub(crate) fn parse_queued(line: &str) -> Result<Line, String> {
-    parse(line, "Q")
+fn parse_queued(line: &str) -> Result<Line, String> {
+    parse(line, Action::Queue)
 }
 
 fn parse_issued(line: &str) -> Result<Line, String> {
-    parse(line, "D")
+    parse(line, Action::Issue)
 }
 
 fn parse_completed(line: &str) -> Result<Line, String> {
-    parse(line, "C")
+    parse(line, Action::Complete)
 }
 
-fn parse(line: &str, wanted: &str) -> Result<Line, String> {
+fn parse(line: &str, wanted: Action) -> Result<Line, String> {
+    let event = event(line)?.filter(|event| event.action == wanted);
+    let request = event.and_then(|event| event.request());
+    Ok(request.map_or(Line::Other, Line::Record))
+}
+
+/// The event of a line; `None` of one of no interest, or of none.
+fn event(line: &str) -> Result<Option<Event>, String> {
     let mut words = line.split_ascii_whitespace();
     let Some((major, minor)) = words.next().and_then(|device| device.split_once(',')) else {
-        return Ok(Line::Other);
+        return Ok(None);
     };
     let (Ok(major), Ok(minor)) = (major.parse::<u32>(), minor.parse::<u32>()) else {
-        return Ok(Line::Other);
+        return Ok(None);
     };
     let mut next = |name: &str| words.next().ok_or_else(|| format!("no column {name}"));
     let (_cpu, _sequence) = (next("cpu")?, next("sequence")?);
     let time = seconds(next("time")?, "time")?;
     let (_pid, action, rwbs) = (next("pid")?, next("action")?, next("RWBS")?);
-    let (volume, forced) = (major << 20 | minor, rwbs.contains('F'));
-    let op = match (rwbs.contains('R'), rwbs.contains('W')) {
-        _ if action != wanted || rwbs.contains('D') => return Ok(Line::Other),
-        (true, false) => Op::Read,
-        (false, true) => Op::Write,
-        (false, false) if forced => return Ok(Line::Record(Record::flush(time, volume))),
-        _ => return Ok(Line::Other),
+    let action = match action {
+        "Q" => Action::Queue,
+        "D" => Action::Issue,
+        "C" => Action::Complete,
+        _ => return Ok(None),
     };
-    let sector = next("sector")?;
-    if words.next() != Some("+") {
-        return Ok(match forced {
-            true => Line::Record(Record::flush(time, volume)),
-            false => Line::Other,
-        });
+    if rwbs.contains('D') {
+        return Ok(None);
     }
-    let len = words.next().ok_or("no column length")?;
-    Ok(Line::Record(Record {
+    let place = match (words.next(), words.next(), words.next()) {
+        (Some(sector), Some("+"), Some(len)) => {
+            Some((sectors(sector, "sector")?, length(sectors(len, "length")?)?))
+        }
+        _ => None,
+    };
+    Ok(Some(Event {
+        action,
         time,
-        op,
-        offset_bytes: sectors(sector, "sector")?,
-        len_bytes: length(sectors(len, "length")?)?,
-        volume,
-        forced: forced && op == Op::Write,
+        device: major << 20 | minor,
+        reads: rwbs.contains('R'),
+        writes: rwbs.contains('W'),
+        forced: rwbs.contains('F'),
+        place: place.filter(|(_, len)| *len > 0),
     }))
 }
 
@@ -102,18 +158,14 @@ mod tests {
         for (actions, wanted) in [("QGDC", "Q"), ("DC", "D"), ("C", "C"), ("GQ", "Q")] {
             let text: String = actions.chars().map(|action| line(action, 9)).collect();
             let text = format!("{remapped}{text}");
-            assert_eq!(
-                Format::sniff(text.as_bytes()),
-                Some(Format::Blkparse),
-                "{text}"
-            );
+            assert_eq!(Format::sniff(text.as_bytes()), [Format::Blkparse], "{text}");
             let taken = lines(text.as_bytes()).filter_map(|line| {
                 let parsed = parser(text.as_bytes())(line);
                 matches!(parsed, Ok(Line::Record(_))).then(|| line.contains(&format!(" {wanted} ")))
             });
             assert_eq!(taken.collect::<Vec<_>>(), [true], "{text}");
         }
-        assert_eq!(Format::sniff(remapped.as_bytes()), None);
+        assert_eq!(Format::sniff(remapped.as_bytes()), []);
     }
 
     #[test]

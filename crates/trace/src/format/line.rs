@@ -4,7 +4,7 @@ use crate::{Op, Record};
 use block::Nanos;
 
 /// Bytes by which a format is recognised, at most.
-pub(crate) const SNIFFED_BYTES: usize = 4096;
+pub(crate) const SNIFFED_BYTES: usize = 64 << 10;
 
 /// What one line of a text format is.
 #[derive(Debug, PartialEq, Eq)]
@@ -72,10 +72,14 @@ pub(crate) fn op(field: &str) -> Result<Op, String> {
 
 /// Sectors as bytes.
 pub(crate) fn sectors(field: &str, column: &str) -> Result<u64, String> {
-    let sectors: u64 = number(field, column)?;
+    sector_bytes(number(field, column)?, column)
+}
+
+/// The same of a number.
+pub(crate) fn sector_bytes(sectors: u64, column: &str) -> Result<u64, String> {
     sectors
         .checked_mul(block::SECTOR_BYTES)
-        .ok_or_else(|| format!("{column} is beyond 2^64 bytes: {field}"))
+        .ok_or_else(|| format!("{column} is beyond 2^64 bytes: {sectors}"))
 }
 
 /// A length that fits a record, or an error.

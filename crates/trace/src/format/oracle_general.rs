@@ -3,32 +3,69 @@
 //!
 //! An object is a block: its number times the size is the offset when writing
 //! (one object for each 4 KiB block), and the object number is taken as a 4 KiB
-//! block number when reading. The format has no operation: all are reads. The
+//! block number when reading. In published traces of disks it is the sector of 512
+//! bytes where a request begins, and the size is the request's; sizes are rounded up
+//! to sectors. The format has no operation: all are reads. The
 //! next access is written as -1, "unknown", which readers recompute.
 
-use super::length;
+use super::{Format, Line, length, sector_bytes};
 use crate::{Op, Record};
-use block::Nanos;
+use block::{Nanos, SECTOR_BYTES};
 
 pub(crate) const RECORD_BYTES: usize = 24;
 
 /// The bytes of one object.
 pub(crate) const OBJECT_BYTES: u64 = 4096;
 
-pub(crate) fn parse(raw: &[u8; RECORD_BYTES]) -> Result<Record, String> {
-    let word = |at: usize| u32::from_le_bytes(raw[at..at + 4].try_into().expect("four bytes"));
-    let object = u64::from_le_bytes(raw[4..12].try_into().expect("eight bytes"));
-    let offset_bytes = object
-        .checked_mul(OBJECT_BYTES)
-        .ok_or_else(|| format!("object {object} is no 4 KiB block number"))?;
-    Ok(Record {
-        time: Nanos(u64::from(word(0)) * 1_000_000_000),
+/// Which of the two a file is that begins with `start`. `Err` is a clause.
+pub(crate) fn recognise(start: &[u8]) -> Result<Format, String> {
+    let sizes = || start.chunks_exact(RECORD_BYTES).map(size);
+    if sizes().all(|size| size == OBJECT_BYTES) {
+        return Ok(Format::OracleGeneral);
+    }
+    if sizes().all(|size| size > 0 && size.is_multiple_of(SECTOR_BYTES)) {
+        return Ok(Format::OracleGeneralSectors);
+    }
+    Err(format!(
+        "objects of other sizes than whole sectors; add --format {} if an object is a block of          4 KiB, or --format {} if it is a sector of 512 bytes",
+        Format::OracleGeneral.name(),
+        Format::OracleGeneralSectors.name()
+    ))
+}
+
+/// As of objects that are blocks.
+pub(crate) fn parse_blocks(raw: &[u8]) -> Result<Line, String> {
+    let object = object(raw);
+    let offset_bytes = object.checked_mul(OBJECT_BYTES).ok_or_else(|| {
+        format!("object {object} is no 4 KiB block number: is this a trace of a disk?")
+    })?;
+    request(raw, offset_bytes, size(raw))
+}
+
+/// As of objects that are sectors.
+pub(crate) fn parse_sectors(raw: &[u8]) -> Result<Line, String> {
+    let offset_bytes = sector_bytes(object(raw), "object")?;
+    request(raw, offset_bytes, size(raw).next_multiple_of(SECTOR_BYTES))
+}
+
+fn object(raw: &[u8]) -> u64 {
+    u64::from_le_bytes(raw[4..12].try_into().expect("eight bytes"))
+}
+
+fn size(raw: &[u8]) -> u64 {
+    u32::from_le_bytes(raw[12..16].try_into().expect("four bytes")).into()
+}
+
+fn request(raw: &[u8], offset_bytes: u64, len_bytes: u64) -> Result<Line, String> {
+    let seconds = u32::from_le_bytes(raw[..4].try_into().expect("four bytes"));
+    Ok(Line::Record(Record {
+        time: Nanos(u64::from(seconds) * 1_000_000_000),
         op: Op::Read,
         offset_bytes,
-        len_bytes: length(u64::from(word(12)))?,
+        len_bytes: length(len_bytes)?,
         volume: 0,
         forced: false,
-    })
+    }))
 }
 
 pub(crate) fn print(time: Nanos, block: u64) -> [u8; RECORD_BYTES] {
@@ -45,13 +82,36 @@ pub(crate) fn print(time: Nanos, block: u64) -> [u8; RECORD_BYTES] {
 mod tests {
     use super::*;
 
+    fn record(object: u64, size: u32) -> [u8; RECORD_BYTES] {
+        let mut raw = print(Nanos::from_millis(7_500), object);
+        raw[12..16].copy_from_slice(&size.to_le_bytes());
+        raw
+    }
+
+    fn parsed(line: Result<Line, String>) -> (u64, u64, u32) {
+        let Ok(Line::Record(record)) = line else {
+            panic!("{line:?}");
+        };
+        (record.time.0, record.offset_bytes, record.len_bytes)
+    }
+
     #[test]
-    fn reads_what_it_writes() {
-        let record = parse(&print(Nanos::from_millis(7_500), 99)).unwrap();
-        assert_eq!(
-            (record.time.0, record.offset_bytes),
-            (7_000_000_000, 99 * 4096)
+    fn blocks_and_sectors_are_told_apart_by_their_sizes() {
+        let blocks = parsed(parse_blocks(&record(99, 4096)));
+        assert_eq!(blocks, (7_000_000_000, 99 * 4096, 4096));
+        let sectors = parsed(parse_sectors(&record(99, 1000)));
+        assert_eq!(sectors, (7_000_000_000, 99 * 512, 1024));
+        for parse in [parse_blocks, parse_sectors] {
+            assert!(parse(&[255; RECORD_BYTES]).is_err());
+        }
+        let of = |sizes: [u32; 2]| recognise(&sizes.map(|size| record(8, size)).concat());
+        assert_eq!(of([4096, 4096]), Ok(Format::OracleGeneral));
+        assert_eq!(of([4096, 32_768]), Ok(Format::OracleGeneralSectors));
+        let neither = of([4096, 700]).unwrap_err();
+        assert!(
+            neither.contains("--format oracle-general-sectors"),
+            "{neither}"
         );
-        assert!(parse(&[255; RECORD_BYTES]).is_err());
+        assert_eq!(recognise(&[]), Ok(Format::OracleGeneral));
     }
 }
