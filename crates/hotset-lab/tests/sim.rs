@@ -100,12 +100,70 @@ fn tables_csv_and_charts_hold_the_same_cells() {
 }
 
 #[test]
+fn curves_have_a_row_for_each_size_and_ranks_compare_policies() {
+    let place = Place::new();
+    let (trace, chart) = (looped(&place, "loop.csv"), place.text("chart.svg"));
+    let sim = |more: &str| run(lab().args(["sim", &trace]).args(more.split(' ')));
+    let usual = sim("--mrc");
+    let lines: Vec<Vec<&str>> = usual
+        .lines()
+        .map(|l| l.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        lines[0],
+        ["TRACE", "LINE", "SIZE", "POOL", "auto", "lru", "belady"]
+    );
+    // A loop: LRU misses all until the pool holds it all, when only first accesses miss.
+    let last = &lines[lines.len() - 1];
+    assert_eq!(last[2..], ["100%", "400", "KiB", "10.00", "10.00", "10.00"]);
+    let lru = |line: &Vec<&str>| line[6] == "100.00";
+    assert!(lines[1..lines.len() - 1].iter().all(lru), "{usual}");
+
+    let command = "--mrc --size 10%..80%*2,400KiB --policy lru,belady --json --chart";
+    let curves = rows(&sim(&format!("{command} {chart}")));
+    let sizes = |curve: &Value| {
+        let points = curve["points"].as_array().unwrap().iter();
+        points
+            .map(|p| p["cache_bytes"].as_u64().unwrap() >> 12)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (curves.len(), sizes(&curves[1])),
+        (2, vec![10, 20, 40, 80, 100])
+    );
+    assert_eq!(curves[1]["policy"], "belady");
+    assert!(fs::read_to_string(&chart).unwrap().contains("belady"));
+
+    let ranks = rows(&sim("--rank --size 50% --json"));
+    assert_eq!(ranks.len(), baselines::registry::POLICIES.len() + 1);
+    let first = &ranks[0];
+    assert_eq!(
+        (&first["rank"], &first["policy"]),
+        (&1.into(), &"belady".into())
+    );
+    assert!(first["over_lru"].as_f64().unwrap() < -0.4 && first["over_belady"] == 0.0);
+    let few = sim("--rank --size 50% --policy arc");
+    let policies: Vec<&str> = few
+        .lines()
+        .filter_map(|l| l.split_whitespace().nth(3))
+        .collect();
+    assert_eq!(policies[1], "belady");
+    assert_eq!(policies.len(), 4, "{few}");
+    refused(
+        lab().args(["sim", &trace, "--mrc", "--rank"]),
+        2,
+        &["--rank"],
+    );
+}
+
+#[test]
 fn a_wrong_command_line_lists_what_to_choose_from() {
     let place = Place::new();
     let trace = looped(&place, "loop.csv");
     for (option, value, expected) in [
         ("--policy", "mru", "clock2q-plus"),
         ("--size", "0", "between 0 and 1"),
+        ("--size", "1GiB..1MiB", "1GiB..64GiB*2"),
         ("--size", "7", "16GiB"),
         ("--line", "5000", "power of two"),
         ("--format", "vhs", "blkparse"),

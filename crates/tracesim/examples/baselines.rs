@@ -49,7 +49,7 @@ fn main() {
         let source = Source::open(&path, None, Strictness::Strict, 4096).expect("a trace");
         let plan = Plan {
             policies: policies.clone(),
-            sizes: SIZES.to_vec(),
+            sizes: SIZES.map(tracesim::Size::Share).to_vec(),
             threads: 2,
         };
         for row in plan.run(&source, &|| {}).expect("simulated") {

@@ -8,7 +8,7 @@ use policy::{Instruction, Key, Policy, Unpinned};
 use std::path::Path;
 use std::time::Instant;
 use trace::Strictness;
-use tracesim::{Plan, Source};
+use tracesim::{Plan, Size, Source};
 
 /// One pass with keys spread as on a volume; returns seconds and misses.
 struct Pass<'a>(&'a Source);
@@ -39,7 +39,7 @@ fn main() {
     let [trace, policy, size, rest @ ..] = args.as_slice() else {
         panic!("usage: speed TRACE POLICY SIZE [REPEATS]");
     };
-    let size: f64 = size.parse().expect("a size");
+    let size = Size::Share(size.parse().expect("a share of the footprint"));
     let source = Source::open(Path::new(trace), None, Strictness::Strict, 4096).expect("a trace");
     let slots = source.pool_lines(size);
     let hashed = || registry::visit_hashed(policy, slots, 1, Pass(&source)).expect("a policy");

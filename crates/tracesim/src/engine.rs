@@ -11,7 +11,7 @@
 
 use super::cores::spread;
 use super::linear::Linear;
-use super::source::{BLOCK_BYTES, pool_blocks};
+use super::source::{BLOCK_BYTES, Size};
 use advise::replay::{Figures, Options, Pace, Replay};
 use block::{BoxDevice, Gate, Geometry, IoResult, Nanos, SECTOR_BYTES, Sectors, TargetId};
 use cache::{Cache, Config, Counter, Mode, PoolDevice, Snapshot, VolumeConfig};
@@ -55,8 +55,8 @@ pub struct Input {
 pub struct EnginePlan {
     /// Names of the registry.
     pub policies: Vec<String>,
-    /// Below 1 a share of the trace's unique 4 KiB blocks, from 1 on blocks.
-    pub sizes: Vec<f64>,
+    /// Of the pool.
+    pub sizes: Vec<Size>,
     /// How volumes use the pool.
     pub modes: Vec<Mode>,
     /// Everything else about the engine.
@@ -160,13 +160,13 @@ impl EnginePlan {
     fn run_cell(
         &self,
         input: &Input,
-        size: f64,
+        size: Size,
         mode: Mode,
         policy: &str,
     ) -> Result<EngineRow, String> {
         let began = Instant::now();
         let line_bytes = u64::from(self.config.line_bytes);
-        let lines = (pool_blocks(size, &input.info) * BLOCK_BYTES as f64) as u64 / line_bytes;
+        let lines = (size.blocks(&input.info) * BLOCK_BYTES as f64) as u64 / line_bytes;
         let lines = lines.max(1);
         let mut world = World::new(SEED);
         let pool =
@@ -203,10 +203,7 @@ impl EnginePlan {
         Ok(EngineRow {
             trace: input.name.clone(),
             policy: policy.to_owned(),
-            size_fraction: match size {
-                _ if size < 1.0 => size,
-                _ => share(cache_blocks, input.info.unique_blocks()),
-            },
+            size_fraction: size.share(cache_blocks, &input.info),
             cache_blocks,
             accesses,
             misses,

@@ -12,12 +12,14 @@
 mod cell;
 pub mod chart;
 mod cores;
+mod curve;
 mod engine;
 mod linear;
 mod plan;
 mod source;
 
 pub use cell::Tally;
+pub use curve::{Curve, Point, Rank, curves, ranks};
 pub use engine::{EnginePlan, EngineRow, Input, Latency};
 pub use plan::{BELADY, Plan, Row};
-pub use source::{Chunk, Source, SourceError, trace_name};
+pub use source::{Chunk, Size, Source, SourceError, trace_name};

@@ -3,7 +3,7 @@
 use super::cell::{RunCell, Tally};
 use super::cores::spread;
 pub(crate) use super::source::BLOCK_BYTES;
-use super::source::{Source, SourceError};
+use super::source::{Size, Source, SourceError};
 use baselines::registry;
 use serde::Serialize;
 
@@ -48,8 +48,8 @@ pub struct Row {
 pub struct Plan {
     /// Names from [`registry::POLICIES`], or [`BELADY`].
     pub policies: Vec<String>,
-    /// See [`Source::pool_lines`].
-    pub sizes: Vec<f64>,
+    /// Of the pool.
+    pub sizes: Vec<Size>,
     /// How many cells run at once.
     pub threads: usize,
 }
@@ -58,7 +58,7 @@ impl Plan {
     /// Runs every cell; rows come by size and then by policy, as listed. `done`
     /// is called after each cell, from any thread.
     pub fn run(&self, source: &Source, done: &(dyn Fn() + Sync)) -> Result<Vec<Row>, SourceError> {
-        let cells: Vec<(f64, &str)> = self
+        let cells: Vec<(Size, &str)> = self
             .sizes
             .iter()
             .flat_map(|size| self.policies.iter().map(|p| (*size, p.as_str())))
@@ -70,7 +70,7 @@ impl Plan {
     }
 }
 
-fn run_cell(source: &Source, name: &str, size: f64) -> Result<Row, SourceError> {
+fn run_cell(source: &Source, name: &str, size: Size) -> Result<Row, SourceError> {
     let lines = source.pool_lines(size);
     let run = RunCell { source };
     let unique = source.unique_lines();
@@ -84,18 +84,14 @@ fn run_cell(source: &Source, name: &str, size: f64) -> Result<Row, SourceError> 
     Ok(row(source, name, size, lines, &tally))
 }
 
-fn row(source: &Source, name: &str, size: f64, lines: u32, tally: &Tally) -> Row {
+fn row(source: &Source, name: &str, size: Size, lines: u32, tally: &Tally) -> Row {
     let (accesses, misses) = (tally.accesses, tally.accesses - tally.hits);
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
     let cache_blocks = u64::from(lines) * source.line_bytes() / BLOCK_BYTES;
     Row {
         trace: source.name(),
         policy: name.to_string(),
-        size_fraction: if size < 1.0 {
-            size
-        } else {
-            share(cache_blocks, source.info().unique_blocks())
-        },
+        size_fraction: size.share(cache_blocks, source.info()),
         cache_blocks,
         accesses,
         misses,

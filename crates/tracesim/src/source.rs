@@ -18,6 +18,33 @@ const CHUNK_ACCESSES: usize = 1 << 20;
 /// The granularity in which sizes and footprints are stated.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
 
+/// The size of a pool.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Size {
+    /// A share of the trace's unique 4 KiB blocks.
+    Share(f64),
+    /// Bytes.
+    Bytes(u64),
+}
+
+impl Size {
+    /// In 4 KiB blocks.
+    pub(crate) fn blocks(self, info: &Info) -> f64 {
+        match self {
+            Size::Share(share) => share * info.unique_blocks() as f64,
+            Size::Bytes(bytes) => bytes as f64 / BLOCK_BYTES as f64,
+        }
+    }
+
+    /// The share as asked for, or that of so many `blocks`.
+    pub(crate) fn share(self, blocks: u64, info: &Info) -> f64 {
+        match self {
+            Size::Share(share) => share,
+            Size::Bytes(_) => blocks as f64 / info.unique_blocks().max(1) as f64,
+        }
+    }
+}
+
 /// Requests, and the lines each of them touches, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Chunk {
@@ -205,10 +232,9 @@ impl Source {
         self.skipped
     }
 
-    /// The lines that a pool of `size` holds: below 1 a share of the trace's
-    /// unique 4 KiB blocks, from 1 on a number of such blocks. At least one.
-    pub fn pool_lines(&self, size: f64) -> u32 {
-        let blocks = pool_blocks(size, &self.info);
+    /// The lines that a pool of `size` holds, at least one.
+    pub fn pool_lines(&self, size: Size) -> u32 {
+        let blocks = size.blocks(&self.info);
         let lines = blocks * BLOCK_BYTES as f64 / self.line_bytes as f64;
         (lines.round() as u32).max(1)
     }
@@ -250,16 +276,6 @@ impl Source {
         }
         each(&builder.take());
         Ok(())
-    }
-}
-
-/// The 4 KiB blocks of a pool of `size`, which is below 1 a share of those that
-/// the trace touches, and from 1 on their number.
-pub(crate) fn pool_blocks(size: f64, info: &Info) -> f64 {
-    if size < 1.0 {
-        size * info.unique_blocks() as f64
-    } else {
-        size
     }
 }
 

@@ -8,29 +8,29 @@ mod size;
 
 pub use asked::Sim;
 
-use shown::{percent, policies, progress, significant, threads};
+use shown::{percent, progress, significant, threads};
 
 use crate::Failure;
 use command::table::{Table, bytes};
 use command::traces::Input;
 use std::io::{Write, stdout};
 use std::path::Path;
-use tracesim::{BELADY, Plan, Row, Source, chart};
+use tracesim::{BELADY, Curve, Plan, Rank, Row, Source, chart, curves, ranks};
 
 /// How miss ratios are counted elsewhere.
 const PLAIN_LINE_BYTES: u64 = 4096;
 
 pub fn run(command: &Sim) -> Result<(), Failure> {
     if command.engine.engine {
-        if command.policy.iter().any(|name| name == BELADY) {
+        if command.policies().iter().any(|name| name == BELADY) {
             let what = "hotset: belady needs to know the future, the engine does not; leave it out";
             return Err(Failure::Usage(what.into()));
         }
         return print(&served::run(command)?);
     }
     let plan = Plan {
-        policies: policies(&command.policy),
-        sizes: command.size.iter().map(|size| size.blocks()).collect(),
+        policies: command.policies(),
+        sizes: command.sizes(),
         threads: threads(command.threads),
     };
     let lines = command
@@ -43,19 +43,87 @@ pub fn run(command: &Sim) -> Result<(), Failure> {
         .flat_map(|trace| lines.iter().map(|line| (trace.as_path(), *line)))
         .collect();
     let rows = simulate(&plan, &inputs, &command.input)?;
-    let text = if command.json {
-        serde_json::to_string_pretty(&rows).map_err(Failure::runtime)? + "\n"
-    } else if command.csv {
-        csv(&rows)
-    } else {
-        table(&rows).to_string()
-    };
-    print(&text)?;
+    print(&text(command, &rows)?)?;
     match &command.chart {
         None => Ok(()),
         Some(path) => chart::draw(path, &rows)
             .map_err(|cause| Failure::Runtime(format!("{}: {cause}", path.display()))),
     }
+}
+
+/// The rows as they are asked for.
+fn text(command: &Sim, rows: &[Row]) -> Result<String, Failure> {
+    let (curves, ranks) = (curves(rows), ranks(rows));
+    if command.json {
+        let text = match (command.mrc, command.rank) {
+            (true, _) => serde_json::to_string_pretty(&curves),
+            (_, true) => serde_json::to_string_pretty(&ranks),
+            _ => serde_json::to_string_pretty(rows),
+        };
+        return Ok(text.map_err(Failure::runtime)? + "\n");
+    }
+    Ok(match (command.mrc, command.rank) {
+        (true, _) => curve_tables(&curves),
+        (_, true) => rank_table(&ranks).to_string(),
+        _ if command.csv => csv(rows),
+        _ => table(rows).to_string(),
+    })
+}
+
+/// A table for each trace and length of a line: miss ratios in per cent.
+fn curve_tables(curves: &[Curve]) -> String {
+    let same = |a: &Curve, b: &Curve| (&a.trace, a.line_bytes) == (&b.trace, b.line_bytes);
+    let tables = curves.chunk_by(same).map(|group| {
+        let policies = group.iter().map(|curve| curve.policy.as_str());
+        let head: Vec<&str> = ["TRACE", "LINE", "SIZE", "POOL"]
+            .into_iter()
+            .chain(policies)
+            .collect();
+        let mut table = Table::new(&head);
+        for (at, point) in group[0].points.iter().enumerate() {
+            let size = [
+                group[0].trace.clone(),
+                group[0].line_bytes.to_string(),
+                format!("{}%", significant(100.0 * point.size_fraction)),
+                bytes(point.cache_bytes),
+            ];
+            let ratios = group
+                .iter()
+                .map(|curve| percent(curve.points[at].miss_ratio));
+            table.row(size.into_iter().chain(ratios));
+        }
+        table.to_string()
+    });
+    tables.collect::<Vec<_>>().join("\n")
+}
+
+fn rank_table(ranks: &[Rank]) -> Table {
+    let mut table = Table::new(&[
+        "TRACE",
+        "LINE",
+        "RANK",
+        "POLICY",
+        "MISS %",
+        "TO LRU",
+        "TO BELADY",
+    ])
+    .text(&[3]);
+    let points = |difference: Option<f64>| match difference {
+        Some(difference) => format!("{:+.2}", 100.0 * difference),
+        None => "-".into(),
+    };
+    for rank in ranks {
+        table.row([
+            rank.trace.clone(),
+            rank.line_bytes.to_string(),
+            rank.rank.to_string(),
+            rank.policy.clone(),
+            percent(rank.miss_ratio),
+            points(rank.over_lru),
+            points(rank.over_belady),
+        ]);
+    }
+    table
 }
 
 fn print(text: &str) -> Result<(), Failure> {

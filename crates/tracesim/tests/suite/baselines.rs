@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use trace::Strictness;
-use tracesim::{BELADY, Plan, Source};
+use tracesim::{BELADY, Plan, Size, Source};
 
 /// Differences up to this mean that definitions agree.
 const AGREEMENT: f64 = 0.005;
@@ -62,7 +62,7 @@ fn compare(names: &[&str], sizes: &[f64]) {
         let source = Source::open(&path, None, Strictness::Strict, 4096).expect("a trace");
         let plan = Plan {
             policies: POLICIES.iter().map(|p| p.0.to_string()).collect(),
-            sizes: sizes.to_vec(),
+            sizes: sizes.iter().copied().map(Size::Share).collect(),
             threads: 2,
         };
         for row in plan.run(&source, &|| {}).expect("simulated") {

@@ -4,7 +4,7 @@
 use policy::profile::{MissRatioCurve, STATE_BYTES_MAX};
 use std::path::PathBuf;
 use trace::Strictness;
-use tracesim::{Plan, Source};
+use tracesim::{Plan, Size, Source};
 
 const MEAN_ERROR_MAX: f64 = 0.01;
 const SHARES: [f64; 6] = [0.003, 0.01, 0.03, 0.1, 0.3, 0.6];
@@ -29,7 +29,7 @@ fn sampled_curves_agree_with_simulated_lru() {
         assert!(curve.state_bytes() < STATE_BYTES_MAX);
         let plan = Plan {
             policies: vec!["lru".into()],
-            sizes: SHARES.to_vec(),
+            sizes: SHARES.map(Size::Share).to_vec(),
             threads: 1,
         };
         let rows = plan.run(&source, &|| ()).expect("lru runs");

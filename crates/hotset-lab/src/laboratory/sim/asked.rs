@@ -1,13 +1,14 @@
 //! What `hotset-lab sim` is asked for.
 
 use super::engine::Engine;
-use super::size::Size;
+use super::shown;
+use super::size::Sizes;
 use baselines::registry::POLICIES;
 use clap::{ArgGroup, Args};
 use command::traces::Input;
 use control::config::Bytes;
 use std::path::PathBuf;
-use tracesim::BELADY;
+use tracesim::{BELADY, Size};
 
 /// Lines as the engine may have them, in bytes.
 const LINE_BYTES: std::ops::RangeInclusive<u64> =
@@ -21,18 +22,14 @@ pub struct Sim {
     pub(super) traces: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) input: Input,
-    /// Policies: names of docs/policies.md, belady (the offline optimum), or all
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "auto,lru",
-          value_parser = policy_name)]
-    pub(super) policy: Vec<String>,
-    /// Pool sizes: below 1 a share of the trace's unique 4 KiB blocks, or bytes such as 16GiB
-    #[arg(
-        long,
-        value_name = "SIZE",
-        value_delimiter = ',',
-        default_value = "0.001,0.01,0.03,0.1,0.3"
-    )]
-    pub(super) size: Vec<Size>,
+    /// Policies: names of docs/policies.md, belady (the offline optimum), or all; auto and lru unless
+    /// given, with --mrc belady too, with --rank all
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = policy_name)]
+    policy: Option<Vec<String>>,
+    /// Pool sizes: bytes such as 16GiB, or shares of the trace's unique 4 KiB blocks such as 10% or
+    /// 0.1; a range such as 1GiB..64GiB*2 goes on by a factor, 2 unless given
+    #[arg(long, value_name = "SIZE", value_delimiter = ',')]
+    size: Option<Vec<Sizes>>,
     /// Lengths of a line: 4096 to 1048576 bytes, or such as 64KiB; 4096 unless given, with
     /// --engine 64KiB
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = line_bytes)]
@@ -48,9 +45,50 @@ pub struct Sim {
     /// Print comma-separated values
     #[arg(long, conflicts_with = "engine")]
     pub(super) csv: bool,
+    /// Print miss-ratio curves: a row a size, a column a policy; from 0.1% to 100% unless --size says
+    /// otherwise
+    #[arg(long, conflicts_with_all = ["engine", "csv"])]
+    pub(super) mrc: bool,
+    /// Rank the policies by their mean miss ratio, and compare them with lru and belady
+    #[arg(long, conflicts_with_all = ["engine", "csv", "mrc"])]
+    pub(super) rank: bool,
     /// Draw the miss ratios
     #[arg(long, value_name = "FILE.svg", conflicts_with = "engine")]
     pub(super) chart: Option<PathBuf>,
+}
+
+/// Sizes unless given.
+const SIZES: &str = "0.1%,1%,3%,10%,30%";
+/// The same of a curve.
+const CURVE_SIZES: &str = "0.1%..100%*2";
+
+impl Sim {
+    /// The policies to run, each once.
+    pub(super) fn policies(&self) -> Vec<String> {
+        let mut names = match &self.policy {
+            Some(names) => names.clone(),
+            None if self.rank => vec!["all".to_owned()],
+            None => vec!["auto".to_owned(), "lru".to_owned()],
+        };
+        if self.rank {
+            names.push("lru".to_owned());
+        }
+        if self.rank || self.mrc && self.policy.is_none() {
+            names.push(BELADY.to_owned());
+        }
+        shown::policies(&names)
+    }
+
+    /// The sizes to run.
+    pub(super) fn sizes(&self) -> Vec<Size> {
+        let usual = || {
+            let text = if self.mrc { CURVE_SIZES } else { SIZES };
+            let sizes = text.split(',').map(|text| text.parse());
+            sizes.collect::<Result<_, _>>().expect("sound sizes")
+        };
+        let sizes: Vec<Sizes> = self.size.clone().unwrap_or_else(usual);
+        sizes.into_iter().flat_map(|Sizes(sizes)| sizes).collect()
+    }
 }
 
 fn policy_name(text: &str) -> Result<String, String> {

@@ -1,7 +1,7 @@
 //! `hotset-lab sim --engine`: the engine itself, on simulated devices.
 
 use super::asked::Sim;
-use super::shown::{percent, policies, progress, significant, threads};
+use super::shown::{percent, progress, significant, threads};
 use crate::Failure;
 use crate::laboratory::formats::ALL_FORMATS;
 use advise::replay::Pace;
@@ -18,8 +18,8 @@ pub fn run(command: &Sim) -> Result<String, Failure> {
     let options = &command.engine;
     let lines = command.line.clone().unwrap_or_else(|| vec![LINE_BYTES]);
     let mut rows = Vec::new();
-    let policies = policies(&command.policy);
-    let cells = command.size.len() * options.mode.len() * policies.len();
+    let (policies, sizes) = (command.policies(), command.sizes());
+    let cells = sizes.len() * options.mode.len() * policies.len();
     let bar = progress((cells * command.traces.len() * lines.len()) as u64);
     for path in &command.traces {
         let input = &command.input;
@@ -47,7 +47,7 @@ pub fn run(command: &Sim) -> Result<String, Failure> {
         for line in &lines {
             let plan = EnginePlan {
                 policies: policies.clone(),
-                sizes: command.size.iter().map(|size| size.blocks()).collect(),
+                sizes: sizes.clone(),
                 modes: options.mode.clone(),
                 config: Config {
                     line_bytes: *line as u32,

@@ -2,59 +2,118 @@
 
 use control::config::Bytes;
 use std::str::FromStr;
+use tracesim::Size;
 
-/// The granularity in which shares are meant.
-const BLOCK_BYTES: f64 = 4096.0;
+const BLOCK_BYTES: u64 = 4096;
+/// By which a range goes on unless given.
+const FACTOR: f64 = 2.0;
+/// Sizes of a range.
+const SIZES_MAX: usize = 1000;
 
-/// A size relative to a trace, or absolute.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Size {
-    /// A share of the trace's unique 4 KiB blocks, below 1.
-    Share(f64),
-    /// Bytes.
-    Bytes(u64),
-}
+/// One size, or those of a range.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Sizes(pub Vec<Size>);
 
-impl Size {
-    /// As [`tracesim::Source::pool_lines`] takes it: below 1 a share, from
-    /// 1 on 4 KiB blocks.
-    pub fn blocks(self) -> f64 {
-        match self {
-            Size::Share(share) => share,
-            Size::Bytes(bytes) => bytes as f64 / BLOCK_BYTES,
-        }
-    }
-}
-
-impl FromStr for Size {
+impl FromStr for Sizes {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Size, String> {
-        if let Ok(number) = text.parse::<f64>() {
-            return match number {
-                _ if number > 0.0 && number < 1.0 => Ok(Size::Share(number)),
-                _ => Err("give a share between 0 and 1, or bytes such as 16GiB".into()),
-            };
-        }
-        let bytes = Bytes::parse(text)?.0;
-        if bytes < BLOCK_BYTES as u64 {
-            return Err("a pool holds at least one block of 4 KiB".into());
-        }
-        Ok(Size::Bytes(bytes))
+    fn from_str(text: &str) -> Result<Sizes, String> {
+        let Some((from, to)) = text.split_once("..") else {
+            return one(text).map(|size| Sizes(vec![size]));
+        };
+        let (to, factor) = match to.split_once('*') {
+            None => (to, FACTOR),
+            Some((to, factor)) => (to, factor.parse().unwrap_or(f64::NAN)),
+        };
+        let sizes = match (one(from)?, one(to)?) {
+            (Size::Share(from), Size::Share(to)) => range(from, to, factor, Size::Share),
+            (Size::Bytes(from), Size::Bytes(to)) => {
+                let bytes = |bytes: f64| Size::Bytes(bytes.round() as u64);
+                range(from as f64, to as f64, factor, bytes)
+            }
+            _ => return Err("a range is of shares, or of bytes".into()),
+        };
+        sizes.map(Sizes).ok_or_else(|| {
+            format!(
+                "give a range such as 1GiB..64GiB*2: a rising one, a factor above 1, and at most \
+                 {SIZES_MAX} sizes"
+            )
+        })
     }
+}
+
+/// From `from` on by `factor`, and `to`.
+fn range(from: f64, to: f64, factor: f64, size: impl Fn(f64) -> Size) -> Option<Vec<Size>> {
+    if from > to || factor.is_nan() || factor <= 1.0 {
+        return None;
+    }
+    let rising = std::iter::successors(Some(from), |size| Some(size * factor));
+    let below = rising.take_while(|size| *size < to * 0.999_999);
+    let mut sizes: Vec<Size> = below.take(SIZES_MAX).map(&size).collect();
+    sizes.push(size(to));
+    (sizes.len() <= SIZES_MAX).then_some(sizes)
+}
+
+fn one(text: &str) -> Result<Size, String> {
+    let share = match text.strip_suffix('%') {
+        Some(percent) => percent.parse::<f64>().ok().map(|n| n / 100.0),
+        None => text.parse().ok(),
+    };
+    match share {
+        Some(share) if share > 0.0 && share < 1.0 => return Ok(Size::Share(share)),
+        Some(1.0) if text.ends_with('%') => return Ok(Size::Share(1.0)),
+        Some(_) => {
+            return Err(
+                "give a share between 0 and 1, per cent such as 10%, or bytes such as 16GiB".into(),
+            );
+        }
+        None => {}
+    }
+    let bytes = Bytes::parse(text)?.0;
+    if bytes < BLOCK_BYTES {
+        return Err("a pool holds at least one block of 4 KiB".into());
+    }
+    Ok(Size::Bytes(bytes))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn sizes(text: &str) -> Vec<Size> {
+        text.parse::<Sizes>().unwrap().0
+    }
+
     #[test]
     fn shares_and_bytes_are_distinguished() {
-        assert_eq!("0.01".parse(), Ok(Size::Share(0.01)));
-        assert_eq!("16GiB".parse(), Ok(Size::Bytes(16 << 30)));
-        assert_eq!("8KiB".parse::<Size>().unwrap().blocks(), 2.0);
-        for bad in ["0", "1", "-0.5", "1000", "nan", "inf", "4KiBB", "1KiB", ""] {
-            assert!(bad.parse::<Size>().is_err(), "{bad}");
+        assert_eq!(sizes("0.01"), [Size::Share(0.01)]);
+        assert_eq!(sizes("25%"), [Size::Share(0.25)]);
+        assert_eq!(sizes("100%"), [Size::Share(1.0)]);
+        assert_eq!(sizes("16GiB"), [Size::Bytes(16 << 30)]);
+        let bad = [
+            "0", "1", "-0.5", "1000", "nan", "inf", "4KiBB", "1KiB", "", "0%", "101%", "%",
+        ];
+        for bad in bad {
+            assert!(bad.parse::<Sizes>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn ranges_rise_by_a_factor_and_have_their_end() {
+        let gib = |n: u64| Size::Bytes(n << 30);
+        assert_eq!(sizes("1GiB..8GiB"), [1, 2, 4, 8].map(gib));
+        assert_eq!(sizes("1GiB..8GiB*4"), [1, 4, 8].map(gib));
+        assert_eq!(sizes("2GiB..2GiB"), [gib(2)]);
+        assert_eq!(sizes("10%..0.4*2"), [0.1, 0.2, 0.4].map(Size::Share));
+        for bad in [
+            "8GiB..1GiB",
+            "1GiB..2GiB*1",
+            "1GiB..2GiB*x",
+            "1%..1GiB",
+            "1GiB..",
+            "1MiB..1TiB*1.001",
+        ] {
+            assert!(bad.parse::<Sizes>().is_err(), "{bad}");
         }
     }
 }

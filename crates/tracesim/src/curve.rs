@@ -1,0 +1,159 @@
+//! Cells in order: the miss ratios of a policy over sizes, and policies by their miss ratios.
+
+use super::plan::{BELADY, BLOCK_BYTES, Row};
+use serde::Serialize;
+
+/// The policy with which others are compared.
+const LRU: &str = "lru";
+
+/// The miss ratios of one policy on one trace.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Curve {
+    /// The trace's name.
+    pub trace: String,
+    /// The length of a line.
+    pub line_bytes: u64,
+    /// The policy's name.
+    pub policy: String,
+    /// By size, the smallest first.
+    pub points: Vec<Point>,
+}
+
+/// The miss ratio of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// The pool as a share of the trace's unique 4 KiB blocks.
+    pub size_fraction: f64,
+    /// The pool in bytes.
+    pub cache_bytes: u64,
+    /// Accesses that found no resident line, as a share.
+    pub miss_ratio: f64,
+}
+
+/// The place of one policy on one trace.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Rank {
+    /// The trace's name.
+    pub trace: String,
+    /// The length of a line.
+    pub line_bytes: u64,
+    /// 1 for the lowest miss ratio.
+    pub rank: usize,
+    /// The policy's name.
+    pub policy: String,
+    /// The mean over all sizes.
+    pub miss_ratio: f64,
+    /// The same less that of LRU, if it ran; below zero is better.
+    pub over_lru: Option<f64>,
+    /// The same less that of the offline optimum, if it ran.
+    pub over_belady: Option<f64>,
+}
+
+/// The curves of `rows`, in order of appearance.
+pub fn curves(rows: &[Row]) -> Vec<Curve> {
+    let mut curves: Vec<Curve> = Vec::new();
+    for row in rows {
+        let point = Point {
+            size_fraction: row.size_fraction,
+            cache_bytes: row.cache_blocks * BLOCK_BYTES,
+            miss_ratio: row.miss_ratio,
+        };
+        let of = |curve: &&mut Curve| {
+            (&curve.trace, curve.line_bytes, &curve.policy)
+                == (&row.trace, row.line_bytes, &row.policy)
+        };
+        match curves.iter_mut().find(of) {
+            Some(curve) => curve.points.push(point),
+            None => curves.push(Curve {
+                trace: row.trace.clone(),
+                line_bytes: row.line_bytes,
+                policy: row.policy.clone(),
+                points: vec![point],
+            }),
+        }
+    }
+    for curve in &mut curves {
+        curve.points.sort_by_key(|point| point.cache_bytes);
+        curve.points.dedup_by_key(|point| point.cache_bytes);
+    }
+    curves
+}
+
+/// The policies of each trace and length of a line, the best first.
+pub fn ranks(rows: &[Row]) -> Vec<Rank> {
+    let curves = curves(rows);
+    let same = |a: &Curve, b: &Curve| (&a.trace, a.line_bytes) == (&b.trace, b.line_bytes);
+    let mut ranks = Vec::new();
+    for group in curves.chunk_by(same) {
+        let mean = |curve: &Curve| {
+            let ratios = curve.points.iter().map(|point| point.miss_ratio);
+            ratios.sum::<f64>() / curve.points.len() as f64
+        };
+        let of = |name: &str| group.iter().find(|curve| curve.policy == name).map(mean);
+        let (lru, belady) = (of(LRU), of(BELADY));
+        let mut order: Vec<(&Curve, f64)> = group.iter().map(|c| (c, mean(c))).collect();
+        order.sort_by(|a, b| a.1.total_cmp(&b.1));
+        ranks.extend(
+            order
+                .into_iter()
+                .zip(1..)
+                .map(|((curve, miss_ratio), rank)| Rank {
+                    trace: curve.trace.clone(),
+                    line_bytes: curve.line_bytes,
+                    rank,
+                    policy: curve.policy.clone(),
+                    miss_ratio,
+                    over_lru: lru.map(|lru| miss_ratio - lru),
+                    over_belady: belady.map(|belady| miss_ratio - belady),
+                }),
+        );
+    }
+    ranks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(trace: &str, policy: &str, cache_blocks: u64, misses: u64) -> Row {
+        Row {
+            trace: trace.into(),
+            policy: policy.into(),
+            size_fraction: cache_blocks as f64 / 100.0,
+            cache_blocks,
+            accesses: 100,
+            misses,
+            miss_ratio: misses as f64 / 100.0,
+            admitted_bytes: 0,
+            seconds: 0.0,
+            line_bytes: 4096,
+            request_hit_ratio: 0.0,
+            read_hit_ratio: 0.0,
+            byte_hit_ratio: 0.0,
+        }
+    }
+
+    #[test]
+    fn cells_become_curves_and_ranks() {
+        let rows = [
+            row("a", "lru", 20, 50),
+            row("a", "arc", 20, 30),
+            row("a", "belady", 20, 20),
+            row("a", "lru", 10, 100),
+            row("a", "arc", 10, 80),
+            row("a", "belady", 10, 70),
+            row("a", "lru", 10, 100),
+            row("b", "lru", 10, 5),
+        ];
+        let curves = curves(&rows);
+        assert_eq!(curves.len(), 4);
+        let sizes: Vec<_> = curves[0].points.iter().map(|p| p.cache_bytes).collect();
+        assert_eq!(sizes, [40_960, 81_920]);
+        let ranks = ranks(&rows);
+        let order: Vec<_> = ranks.iter().map(|r| (r.rank, &r.policy[..])).collect();
+        assert_eq!(order, [(1, "belady"), (2, "arc"), (3, "lru"), (1, "lru")]);
+        let near = |value: Option<f64>, wanted: f64| (value.unwrap() - wanted).abs() < 1e-9;
+        assert!(near(ranks[1].over_lru, -0.2) && near(ranks[1].over_belady, 0.1));
+        assert!(near(ranks[2].over_lru, 0.0) && ranks[3].over_belady.is_none());
+    }
+}
