@@ -237,15 +237,14 @@ fn by_time(start: &[u8], fitting: Vec<Format>) -> Vec<Format> {
         let Form::Lines(parser) = format.form() else {
             return false;
         };
-        let parsed = lines(start).map(parser(start));
-        let times: Option<Vec<_>> = parsed
-            .filter(|line| *line != Ok(Line::Other))
-            .map(|line| match line {
+        let times = lines(start)
+            .map(parser(start))
+            .filter_map(|line| match line {
                 Ok(Line::Record(record)) => Some(record.time),
                 _ => None,
-            })
-            .collect();
-        times.is_some_and(|times| times.is_sorted() && times.first() < times.last())
+            });
+        let times: Vec<_> = times.collect();
+        times.is_sorted() && times.first() < times.last()
     };
     let running: Vec<Format> = fitting.iter().copied().filter(runs_on).collect();
     if running.is_empty() { fitting } else { running }
@@ -290,6 +289,8 @@ mod tests {
         assert_eq!(sniffed(own), [Format::Csv]);
         let dated = "419,W,8792731648,16384,1577808144360767\n";
         assert_eq!(sniffed(dated), [Format::Alibaba]);
+        let damaged = "17,W,40960,4096,0\nx\n18,R,4096,512,0\n";
+        assert_eq!(sniffed(damaged), [Format::Csv]);
         let undated = "419,W,8192,4096,17\n12,R,8192,4096,17\n419,R,8192,4096,900\n";
         assert_eq!(sniffed(undated), [Format::Alibaba]);
         let both = [Format::Csv, Format::Alibaba];

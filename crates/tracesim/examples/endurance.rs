@@ -7,7 +7,7 @@ use trace::Strictness;
 use tracesim::{Plan, Source};
 
 fn main() {
-    let sizes = vec![0.03, 0.1, 0.3];
+    let sizes = [0.03, 0.1, 0.3].map(tracesim::Size::Share).to_vec();
     let names = ["lru", "auto", "auto-endurance"];
     let mut sums = [[0.0; 2]; 3];
     let mut cells = 0.0;

@@ -15,9 +15,10 @@ use std::path::PathBuf;
 pub enum Trace {
     /// Import a trace of another tool
     ///
-    /// Reads blkparse text, MSR Cambridge, SPC, Systor '17, Alibaba and
-    /// Tencent CSV, oracleGeneral, and hotset's own forms, compressed by zstd
-    /// or gzip or not.
+    /// Reads blktrace, as text of blkparse or binary, fio's iolog, CloudPhysics
+    /// vscsi, FIU, MSR Cambridge, SPC, Systor '17, Alibaba and Tencent,
+    /// oracleGeneral, and hotset's own forms, compressed by zstd or gzip or
+    /// not, or in a tar archive.
     Import(Convert),
     /// Convert a trace to another form
     Convert(Convert),

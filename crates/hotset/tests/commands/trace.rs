@@ -91,6 +91,52 @@ fn standard_input_is_a_trace_too() {
 }
 
 #[test]
+fn captures_of_several_devices_are_refused_until_one_is_named() {
+    let place = Place::new();
+    let lines = "  8,0  0 1 0.000000000 7 A WS 2048 + 8 <- (8,1) 0\n  8,0  0 2 0.000000001 7 Q WS 2048 + 8 [fio]\n\
+                 253,0  0 3 0.000000002 7 Q WS 0 + 8 [fio]\n  8,0  0 4 0.000000003 7 Q R 8 + 8 [fio]\n";
+    fs::write(place.path("blk.txt"), lines).unwrap();
+    let (from, to) = (place.text("blk.txt"), place.text("blk.hottrace"));
+    let import = ["trace", "import", &from, &to];
+    refused(
+        hotset().args(import),
+        1,
+        &["blk.txt:3: ", "(8,0 253,0)", "--device"],
+    );
+    for (device, requests) in [("8,0", 2), ("253:0", 1), ("all", 3)] {
+        let output = run(hotset().args(import).args(["--device", device, "--force"]));
+        assert!(output.contains(&format!("{requests} request")), "{output}");
+    }
+    let none = ["--device", "9,9", "--force"];
+    refused(hotset().args(import).args(none), 1, &["no requests"]);
+    refused(hotset().args(import).args(["--device", "sda"]), 2, &["8,0"]);
+}
+
+#[test]
+fn archives_are_read_as_published() {
+    let place = Place::new();
+    fs::write(
+        place.path("io_traces.csv"),
+        "419,W,8792731648,16384,1577808144360767\n",
+    )
+    .unwrap();
+    fs::write(place.path("device_size.csv"), "419,42949672960\n").unwrap();
+    let archive = place.text("alibaba.tar.gz");
+    let directory = place.dir.path();
+    let members = ["device_size.csv", "io_traces.csv"];
+    run(tool("tar", "tar")
+        .arg("-C")
+        .arg(directory)
+        .args(["-czf", &archive])
+        .args(members));
+    let info = run(hotset().args(["trace", "info", &archive]));
+    assert!(
+        info.contains("alibaba") && info.contains("16.0 KiB"),
+        "{info}"
+    );
+}
+
+#[test]
 fn what_is_wrong_is_reported_with_file_and_line_and_leaves_nothing() {
     let place = Place::new();
     let to = place.text("out.hottrace");

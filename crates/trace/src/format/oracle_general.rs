@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_and_sectors_are_told_apart_by_their_sizes() {
+    fn blocks_and_sectors_are_distinguished_by_their_sizes() {
         let blocks = parsed(parse_blocks(&record(99, 4096)));
         assert_eq!(blocks, (7_000_000_000, 99 * 4096, 4096));
         let sectors = parsed(parse_sectors(&record(99, 1000)));
