@@ -55,8 +55,7 @@ impl<R: BufRead> Archive<R> {
     fn advance(&mut self) -> io::Result<bool> {
         let mut bytes_of_next = None;
         loop {
-            skip(&mut self.input, self.left + self.padding)?;
-            (self.left, self.padding) = (0, 0);
+            self.skip_rest()?;
             let mut block = [0; BLOCK_BYTES as usize];
             let whole = read_up_to(&mut self.input, &mut block)?;
             if whole == 0 || block.iter().all(|byte| *byte == 0) {
@@ -67,14 +66,11 @@ impl<R: BufRead> Archive<R> {
             }
             let header = Header::from_byte_slice(&block);
             let bytes = header.entry_size()?;
-            self.padding = bytes.next_multiple_of(BLOCK_BYTES) - bytes;
-            self.left = bytes;
+            self.expect(bytes);
             match header.entry_type() {
                 EntryType::XHeader => bytes_of_next = self.extended_size()?,
                 EntryType::Regular | EntryType::Continuous => {
-                    let bytes = bytes_of_next.take().unwrap_or(bytes);
-                    self.padding = bytes.next_multiple_of(BLOCK_BYTES) - bytes;
-                    self.left = bytes;
+                    self.expect(bytes_of_next.take().unwrap_or(bytes));
                     if self.is_wanted(header)? {
                         return Ok(true);
                     }
@@ -82,6 +78,23 @@ impl<R: BufRead> Archive<R> {
                 _ => {}
             }
         }
+    }
+
+    /// Sets how much of a member of so many bytes is ahead.
+    fn expect(&mut self, bytes: u64) {
+        self.left = bytes;
+        self.padding = bytes.wrapping_neg() % BLOCK_BYTES;
+    }
+
+    /// Passes over the rest of the member at hand.
+    fn skip_rest(&mut self) -> io::Result<()> {
+        for bytes in [&mut self.left, &mut self.padding] {
+            let bytes = std::mem::take(bytes);
+            if io::copy(&mut self.input.by_ref().take(bytes), &mut io::sink())? < bytes {
+                return Err(damaged("the archive is cut off"));
+            }
+        }
+        Ok(())
     }
 
     /// The size that an extended header gives to the member behind it.
@@ -102,7 +115,10 @@ impl<R: BufRead> Archive<R> {
     fn is_wanted(&mut self, header: &Header) -> io::Result<bool> {
         self.start
             .resize(self.left.min(SNIFFED_BYTES as u64) as usize, 0);
-        self.input.read_exact(&mut self.start)?;
+        let whole = read_up_to(&mut self.input, &mut self.start)?;
+        if whole < self.start.len() {
+            return Err(damaged("the archive is cut off"));
+        }
         self.at = 0;
         self.left -= self.start.len() as u64;
         let path = header.path().unwrap_or_else(|_| Path::new("?").into());
@@ -177,13 +193,6 @@ impl<R: BufRead> Read for Archive<R> {
 
 fn damaged(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
-}
-
-fn skip(input: &mut impl Read, bytes: u64) -> io::Result<()> {
-    if io::copy(&mut input.take(bytes), &mut io::sink())? < bytes {
-        return Err(damaged("the archive is cut off"));
-    }
-    Ok(())
 }
 
 fn read_up_to(input: &mut impl Read, buf: &mut [u8]) -> io::Result<usize> {
@@ -262,6 +271,14 @@ mod tests {
         let mut whole = builder.into_inner().unwrap();
         whole.truncate(150_000);
         let error = read(whole, None).unwrap_err();
+        assert!(error.to_string().contains("cut off"), "{error}");
+    }
+
+    #[test]
+    fn a_size_beyond_all_archives_is_damage() {
+        let mut header = Header::new_gnu();
+        header.as_gnu_mut().unwrap().size = [0xff; 12];
+        let error = read(header.as_bytes().to_vec(), None).unwrap_err();
         assert!(error.to_string().contains("cut off"), "{error}");
     }
 
