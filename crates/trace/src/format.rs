@@ -22,6 +22,7 @@ pub(crate) use line::{
 };
 
 use crate::{Op, Record};
+use oracle_general::Objects;
 use std::path::Path;
 
 /// The first bytes of an Apache Parquet file.
@@ -177,7 +178,7 @@ impl Format {
     pub fn recognise(path: &Path, start: &[u8]) -> Result<Format, String> {
         // Without a header, only its name distinguishes it from noise.
         if Format::from_path(path) == Some(Format::OracleGeneral) {
-            return oracle_general::recognise(start);
+            return by_objects(start);
         }
         match Format::sniff(start)[..] {
             [format] => Ok(format),
@@ -225,6 +226,20 @@ impl Format {
     /// Whether its volumes are numbers of Linux devices.
     pub(crate) fn has_devices(self) -> bool {
         matches!(self, Format::Blkparse | Format::Blktrace)
+    }
+}
+
+/// Which oracleGeneral a file is that begins with `start`.
+fn by_objects(start: &[u8]) -> Result<Format, String> {
+    match oracle_general::objects(start) {
+        Some(Objects::Blocks) => Ok(Format::OracleGeneral),
+        Some(Objects::Sectors) => Ok(Format::OracleGeneralSectors),
+        None => Err(format!(
+            "objects of other sizes than whole sectors; add --format {} if an object is a block \
+             of 4 KiB, or --format {} if it is a sector of 512 bytes",
+            Format::OracleGeneral.name(),
+            Format::OracleGeneralSectors.name()
+        )),
     }
 }
 
@@ -301,6 +316,24 @@ mod tests {
             refused.contains("--format csv or --format alibaba"),
             "{refused}"
         );
+    }
+
+    #[test]
+    fn oracle_general_is_known_by_its_name_and_its_sizes() {
+        let of = |name: &str, size: u32| {
+            let mut record = [0; 24];
+            record[12..16].copy_from_slice(&size.to_le_bytes());
+            Format::recognise(Path::new(name), &record)
+        };
+        assert_eq!(of("w.oracleGeneral", 4096), Ok(Format::OracleGeneral));
+        let sectors = of("w.oracleGeneral.bin.zst", 512);
+        assert_eq!(sectors, Ok(Format::OracleGeneralSectors));
+        let neither = of("w.oracleGeneral", 700).unwrap_err();
+        assert!(
+            neither.contains("--format oracle-general-sectors"),
+            "{neither}"
+        );
+        assert!(of("w.bin", 4096).is_err());
     }
 
     #[test]

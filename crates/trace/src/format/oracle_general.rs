@@ -8,7 +8,7 @@
 //! to sectors. The format has no operation: all are reads. The
 //! next access is written as -1, "unknown", which readers recompute.
 
-use super::{Format, Line, length, sector_bytes};
+use super::{Line, length, sector_bytes};
 use crate::{Op, Record};
 use block::{Nanos, SECTOR_BYTES};
 
@@ -17,20 +17,21 @@ pub(crate) const RECORD_BYTES: usize = 24;
 /// The bytes of one object.
 pub(crate) const OBJECT_BYTES: u64 = 4096;
 
-/// Which of the two a file is that begins with `start`. `Err` is a clause.
-pub(crate) fn recognise(start: &[u8]) -> Result<Format, String> {
+/// What the objects of a file are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Objects {
+    Blocks,
+    Sectors,
+}
+
+/// The objects of a file that begins with `start`; `None` if their sizes fit neither.
+pub(crate) fn objects(start: &[u8]) -> Option<Objects> {
     let sizes = || start.chunks_exact(RECORD_BYTES).map(size);
     if sizes().all(|size| size == OBJECT_BYTES) {
-        return Ok(Format::OracleGeneral);
+        return Some(Objects::Blocks);
     }
-    if sizes().all(|size| size > 0 && size.is_multiple_of(SECTOR_BYTES)) {
-        return Ok(Format::OracleGeneralSectors);
-    }
-    Err(format!(
-        "objects of other sizes than whole sectors; add --format {} if an object is a block of          4 KiB, or --format {} if it is a sector of 512 bytes",
-        Format::OracleGeneral.name(),
-        Format::OracleGeneralSectors.name()
-    ))
+    let whole = sizes().all(|size| size > 0 && size.is_multiple_of(SECTOR_BYTES));
+    whole.then_some(Objects::Sectors)
 }
 
 /// As of objects that are blocks.
@@ -104,14 +105,10 @@ mod tests {
         for parse in [parse_blocks, parse_sectors] {
             assert!(parse(&[255; RECORD_BYTES]).is_err());
         }
-        let of = |sizes: [u32; 2]| recognise(&sizes.map(|size| record(8, size)).concat());
-        assert_eq!(of([4096, 4096]), Ok(Format::OracleGeneral));
-        assert_eq!(of([4096, 32_768]), Ok(Format::OracleGeneralSectors));
-        let neither = of([4096, 700]).unwrap_err();
-        assert!(
-            neither.contains("--format oracle-general-sectors"),
-            "{neither}"
-        );
-        assert_eq!(recognise(&[]), Ok(Format::OracleGeneral));
+        let of = |sizes: [u32; 2]| objects(&sizes.map(|size| record(8, size)).concat());
+        assert_eq!(of([4096, 4096]), Some(Objects::Blocks));
+        assert_eq!(of([4096, 32_768]), Some(Objects::Sectors));
+        assert_eq!(of([4096, 700]), None);
+        assert_eq!(objects(&[]), Some(Objects::Blocks));
     }
 }
