@@ -1,8 +1,9 @@
 //! Block traces: what was asked of a volume, in order.
 //!
 //! [`Reader`] streams any supported format as [`Record`]s in bounded memory;
-//! the formats themselves are pure functions from a line (or a fixed-size
-//! binary record) to a record, one file each under `format/`.
+//! the formats themselves are pure functions from a line (or a binary record)
+//! to a record, one file each under `format/`, in one table by which a file's
+//! format is recognised. A file may be compressed, and in a tar archive.
 //!
 //! Invariants of what a reader yields:
 //!     len_bytes > 0, or it is a flush and they were asked for
@@ -12,7 +13,8 @@
 //! Input that breaks them is one error that names the file and the line, or
 //! with [`Strictness::Lenient`] a counted skip.
 //!
-//! Not here: Parquet (`trace-formats`), what a trace is replayed against, or any opinion of caches.
+//! Not here: Parquet (`trace-formats`), captures of several processors joined, what a trace is
+//! replayed against, or any opinion of caches.
 
 mod archive;
 mod error;

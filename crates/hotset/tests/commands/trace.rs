@@ -113,6 +113,28 @@ fn captures_of_several_devices_are_refused_until_one_is_named() {
 }
 
 #[test]
+fn a_log_of_fio_is_read() {
+    let place = Place::new();
+    let (log, file) = (place.text("iolog"), place.text("file"));
+    let job = "--name=job --size=256k --rw=randrw --bs=4k --fsync=16 --ioengine=psync";
+    let mut fio = tool("fio", "fio");
+    fio.current_dir(place.dir.path()).args(job.split(' '));
+    run(fio.args([format!("--filename={file}"), format!("--write_iolog={log}")]));
+    let text = run(hotset().args(["trace", "info", "--json", &log]));
+    let info: Value = serde_json::from_str(&text).unwrap();
+    let info = &info[0];
+    assert_eq!(info["format"], "fio-iolog", "{text}");
+    assert_eq!(
+        (&info["requests"], &info["volumes"]),
+        (&64.into(), &1.into())
+    );
+    assert_eq!(
+        (&info["unique_blocks"], &info["bytes"]),
+        (&64.into(), &(256 << 10).into())
+    );
+}
+
+#[test]
 fn archives_are_read_as_published() {
     let place = Place::new();
     fs::write(
