@@ -4,7 +4,7 @@ pub mod claim;
 mod identity;
 pub mod machine;
 pub mod nbd;
-mod state;
+pub mod state;
 pub mod ublk;
 pub mod virtio;
 mod wear;

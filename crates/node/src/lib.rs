@@ -32,7 +32,7 @@ pub use event::Event;
 pub use frontend::nbd::NbdFrontend;
 pub use frontend::{About, Frontend};
 pub use leaf::Leaf;
-pub use node::{Controlled, Frontends, Node};
+pub use node::{Controlled, Frontends, Node, left_out};
 pub use place::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Opened, Role, claimed, open, retried};
 pub use platform::{Draft, LogWitness, Platform, Process, Remembered, Roles};
 pub use recover::{Recovery, Target, Wish, recover};

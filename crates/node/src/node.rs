@@ -40,7 +40,7 @@ use crate::frontend::{About, Frontend};
 use crate::nanos;
 use crate::origins::Origin;
 use crate::place::Role;
-use crate::platform::Platform;
+use crate::platform::{LogWitness, Platform};
 use crate::served_volume::ServedVolume;
 use block::{Deadline, Device as _, Env, Extent, Gate, Lba, Nanos, Sectors, Signal};
 use cache::PoolDevice;
@@ -129,7 +129,8 @@ impl<P: Platform> Node<P> {
         frontends: Frontends<P::Driver>,
     ) -> Result<Rc<Node<P>>, Refusal> {
         refuse_claimed(config, &platform).await?;
-        refuse_owing(config, &platform).await?;
+        let logs = platform.logs().await.map_err(refusal)?;
+        left_out(config, &logs).map_or(Ok(()), Err)?;
         let mut pools = BTreeMap::new();
         let devices = Devices::new(config, platform.clone());
         for pool in &config.pools {
@@ -336,27 +337,21 @@ async fn refuse_claimed<P: Platform>(config: &Config, platform: &P) -> Result<()
     Ok(())
 }
 
-/// Refuses a configuration that leaves out the log of a volume which may be dirty.
-async fn refuse_owing<P: Platform>(config: &Config, platform: &P) -> Result<(), Refusal> {
-    for log in platform.logs().await.map_err(refusal)? {
-        let superblock = &log.superblock;
-        let volume = config
-            .volumes
-            .iter()
-            .find(|v| v.name.as_str() == superblock.volume);
+/// Why a configuration cannot be served that leaves out the log of a volume which may be dirty.
+pub fn left_out(config: &Config, logs: &[LogWitness]) -> Option<String> {
+    let is_left_out = |log: &&LogWitness| {
+        let mut volumes = config.volumes.iter();
+        let volume = volumes.find(|v| v.name.as_str() == log.superblock.volume);
         let is_served = volume.is_some_and(|v| v.in_force() == VolumeMode::WriteBack);
-        if superblock.owes && !is_served {
-            let [first, second] = &superblock.devices;
-            return Err(format!(
-                "volume {} may owe something to its origin, which is on {first} and {second}, \
-                 and the configuration does not serve it as write-back; put it back until it has \
-                 ended in order, or give that up with `hotset pool recover {} --rewind`, or, if it \
-                 is not to be in the configuration, by removing {}",
-                superblock.volume,
-                superblock.volume,
-                log.file.display()
-            ));
-        }
-    }
-    Ok(())
+        log.superblock.owes && !is_served
+    };
+    let log = logs.iter().find(is_left_out)?;
+    let (volume, [first, second]) = (&log.superblock.volume, &log.superblock.devices);
+    Some(format!(
+        "volume {volume} may owe something to its origin, which is on {first} and {second}, and \
+         the configuration does not serve it as write-back; put it back until it has ended in \
+         order, or give that up with `hotset pool recover {volume} --rewind`, or, if it is not to \
+         be in the configuration, by removing {}",
+        log.file.display()
+    ))
 }

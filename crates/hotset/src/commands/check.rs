@@ -4,8 +4,8 @@ use super::table::count;
 use crate::Failure;
 use crate::commands::daemon::Control;
 use crate::configuration::{read, read_alone, warnings};
-use crate::platform::machine;
 use crate::platform::ublk::stack;
+use crate::platform::{machine, state};
 use clap::Args;
 use control::client::Client;
 use control::plan::{Verdict, plan, verdict};
@@ -38,6 +38,12 @@ pub fn run(command: &Check) -> Result<(), Failure> {
     if !own.is_empty() {
         let lines = own.iter().map(|problem| config.files.show(problem));
         return Err(Failure::Usage(lines.collect::<Vec<_>>().join("\n")));
+    }
+    // A daemon that runs drains a log before the log leaves the configuration.
+    let runs = Client::connect(&config.daemon.control.value).is_ok();
+    let logs = state::logs(&config.daemon.state.value).unwrap_or_default();
+    if let (false, Some(why)) = (runs, node::left_out(&config, &logs)) {
+        return Err(Failure::Usage(format!("{}: {why}", file.display())));
     }
     let lacking = control::check::lacking(&config, machine::time_of_day());
     let lacking = lacking.iter().map(|problem| config.files.show(problem));

@@ -314,6 +314,9 @@ fn what_owes_something_is_served_by_its_log_or_not_at_all() {
     config(&(WRITE_BACK[..begin].to_owned() + &WRITE_BACK[end..]));
     let why = "volume vol may owe something to its origin, which is on log0 and log1";
     refused(&mut serve(), 1, &[why, "vol.log", "--rewind"]);
+    let mut check = hotset();
+    check.arg("check").arg(place.path("hotset.toml"));
+    refused(&mut check, 2, &[why, "vol.log", "--rewind"]);
     config(&WRITE_BACK.replace("mode = \"write-back\"", ""));
     refused(&mut serve(), 1, &[why]);
     // Its log as a pool's device.
