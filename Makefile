@@ -7,6 +7,10 @@
 # make page    the page of `hotset web`, from web/; needs Node 20, as the tests do
 # make page-pictures  the pictures of the page in docs/img
 # make page-audit  Lighthouse on that page, and what watching costs with a thousand volumes
+# make quick   lints and tests of the parts that touch no device: the first check of a patch
+# make deb     Debian packages, into target/debian; PROFILE=demo builds in less time
+# make test-deb  the packages of PROFILE in a booted Debian 12: install, reboot, upgrade, purge
+# make notices licences of all that the programs contain; refuses one that about.toml does not accept
 # make models  the plots of docs/models.md
 #
 # Each installs the Debian packages it lacks, and says which.
@@ -16,9 +20,9 @@ PACKAGES_TEST := fio libnbd-bin nbdkit qemu-utils e2fsprogs fuse3 mount openssl 
 PACKAGES_STACK := postgresql libnbd-bin e2fsprogs fuse3 mount util-linux
 PACKAGES_BENCH := fio valgrind nbdkit qemu-utils jq
 PACKAGES_DEMO := nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux util-linux-extra
-SHELL_SCRIPTS := tools/install tools/time-write-back vm/prepare vm/run vm/test vm/with-forwards vm/guest/init $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
+SHELL_SCRIPTS := tools/install tools/deb tools/page-notices packaging/postinst packaging/postrm packaging/test tools/time-write-back vm/prepare vm/run vm/test vm/with-forwards vm/guest/init $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
 
-.PHONY: demo test lint clippy shellcheck unit unit-parts unit-commands unit-others guest bench soak fuzz mutants models page page-pictures page-audit deps-test
+.PHONY: demo test lint clippy shellcheck unit unit-parts unit-commands unit-others guest bench soak fuzz mutants models page page-pictures page-audit deps-test quick deb test-deb notices
 
 demo:
 	tools/install $(PACKAGES_DEMO)
@@ -36,6 +40,13 @@ deps-test:
 	for folder in tools/walk-api web; do test -d $$folder/node_modules || (cd $$folder && npm ci --no-audit --no-fund); done
 
 lint: clippy shellcheck
+
+PARTS := -p tidy -p block -p cache -p control -p layout -p policy -p raid -p shard -p writelog
+
+quick:
+	cargo fmt --all --check
+	cargo clippy $(PARTS) --all-targets --quiet -- -D warnings
+	cargo test $(PARTS) --quiet
 
 clippy:
 	cargo fmt --all --check
@@ -119,6 +130,7 @@ mutants:
 # What it builds is kept in the tree, so that cargo needs no Node.
 page:
 	cd web && npm ci --no-audit --no-fund && npm run build
+	cd web && ../tools/page-notices >NOTICES.md
 
 page-pictures: deps-test
 	HOTSET_PICTURES=/var/lib cargo test --workspace --test commands page::
@@ -131,3 +143,24 @@ page-audit:
 
 models:
 	cargo run --release --quiet -p drives --example plot_models
+
+PROFILE := release
+PACKAGES_DEB := lintian dpkg-dev file
+PACKAGES_TEST_DEB := mmdebstrap systemd-container
+
+notices:
+	cargo about --version >/dev/null 2>&1 || cargo install --locked cargo-about --features cli
+	mkdir -p target/packaging
+	for program in hotset hotset-lab; do \
+		cargo about generate --fail --offline --manifest-path crates/$$program/Cargo.toml about.hbs \
+			--output-file target/packaging/$$program-notices.md || exit 1; done
+
+deb: notices
+	tools/install $(PACKAGES_DEB)
+	cargo deb --version >/dev/null 2>&1 || cargo install --locked cargo-deb
+	cargo build --profile $(PROFILE) --quiet -p hotset -p hotset-lab
+	tools/deb $(PROFILE)
+
+test-deb: deb
+	tools/install $(PACKAGES_TEST_DEB)
+	packaging/test $(PROFILE)

@@ -21,6 +21,8 @@ sections! {
     Daemon, "[daemon]" {
         control: PathBuf = "/run/hotset/control.sock",
             "The unix socket that `hotset status`, `volume` and `pool` speak to. Its mode is 0600.";
+        control_group: String = "",
+            "The group of this machine that may use that socket too, whose mode is then 0660. Empty: none.";
         buffers: Bytes = "256MiB",
             "Memory for data in flight, at least 32 MiB. Half of it is for clients; of the other half each RAID 5 sets aside what its widest stripe takes, at most 16 MiB.";
         connections: u32 = optional,

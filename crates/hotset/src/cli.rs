@@ -146,9 +146,13 @@ pub enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual page
+    /// Print the manual page, or write that of each command into a directory
     #[command(hide = true)]
-    Man,
+    Man {
+        /// The directory
+        #[arg(long, value_name = "DIRECTORY")]
+        directory: Option<PathBuf>,
+    },
     /// Start a device of ublk, which the daemon then takes over
     #[command(hide = true, name = BEGIN)]
     UblkBegin {
@@ -214,7 +218,9 @@ impl Command {
             Command::Completions { shell } => {
                 commands::documents::completions(shell, Cli::command())
             }
-            Command::Man => commands::documents::manual(Cli::command()),
+            Command::Man { directory } => {
+                commands::documents::manual(Cli::command(), directory.as_deref())
+            }
         }
     }
 }

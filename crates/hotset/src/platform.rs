@@ -5,6 +5,7 @@ mod identity;
 pub mod machine;
 pub mod nbd;
 pub mod state;
+pub mod steering;
 pub mod ublk;
 pub mod virtio;
 mod wear;

@@ -6,8 +6,8 @@ use crate::log;
 use crate::platform::nbd::{NbdSockets, Socket};
 use crate::platform::ublk::UblkFrontend;
 use crate::platform::virtio::VirtioFrontend;
-use crate::platform::{UringPlatform, claim};
-use block::{Address, Host, IoError, ShardId, Signal, TargetId};
+use crate::platform::{UringPlatform, claim, steering};
+use block::{Address, Host, IoError, Nanos, ShardId, Signal, TargetId, Timer};
 use control::config::Config;
 use node::{Controlled, Frontends, Node, Platform as _};
 use sd_notify::NotifyState;
@@ -113,6 +113,8 @@ impl Sockets {
         let address = Address::Unix(control.value.display().to_string().into());
         let listened = with_umask(0o177, || claim::wait(|| host.listen(&address)));
         let control = listened.map_err(at(control.line))?.0;
+        let shared = steering::share(config);
+        shared.map_err(|problem| Failure::Usage(config.files.show(&problem)))?;
         let mut nbd = Vec::new();
         for listen in &config.listeners {
             let opened = claim::wait(|| Socket::open(host, listen));
@@ -234,11 +236,13 @@ async fn run(
     env.spawn
         .spawn(control::serve::serve(control, handler, env.clone()));
     log::line(&format!(
-        "serving {} on {}",
-        count(node.volumes_served(), "volume"),
+        "{} on {}",
+        served(&node),
         [devices, guests.sockets(), nbd.uris()].concat().join(", ")
     ));
-    notify(&[NotifyState::Ready]);
+    notify(&[NotifyState::Ready, NotifyState::Status(&served(&node))]);
+    env.spawn
+        .spawn(feed_watchdog(node.clone(), env.timer.clone()));
     env.spawn
         .spawn(reload_when_asked(node.clone(), asked.clone()));
     asked.for_end().await;
@@ -255,6 +259,23 @@ async fn reload_when_asked(node: Rc<Node<UringPlatform>>, asked: Rc<Asked>) {
             log::line(&format!("not reloaded: {why}"));
         }
     }
+}
+
+/// Feeds the service manager's watchdog, if it has one, from the shard that serves.
+async fn feed_watchdog(node: Rc<Node<UringPlatform>>, timer: Timer) {
+    let mut limit_us = 0;
+    if !sd_notify::watchdog_enabled(false, &mut limit_us) {
+        return;
+    }
+    let period = Nanos(limit_us * 1000 / 3);
+    loop {
+        notify(&[NotifyState::Watchdog, NotifyState::Status(&served(&node))]);
+        timer.sleep(period).await;
+    }
+}
+
+fn served(node: &Node<UringPlatform>) -> String {
+    format!("serving {}", count(node.volumes_served(), "volume"))
 }
 
 /// Notifies the service manager, where there is one.

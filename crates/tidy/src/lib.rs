@@ -15,6 +15,7 @@ pub mod layers;
 pub mod length;
 pub mod mutations;
 pub mod names;
+pub mod papers;
 pub mod reach;
 pub mod sizes;
 mod source;
@@ -28,7 +29,7 @@ pub use tree::{Finding, Tree};
 pub type Check = fn(&Tree) -> Vec<Finding>;
 
 /// Every check, by name.
-pub const CHECKS: [(&str, Check); 12] = [
+pub const CHECKS: [(&str, Check); 13] = [
     ("comments", comments::check),
     ("cycles", cycles::check),
     ("dialect", dialect::check),
@@ -37,6 +38,7 @@ pub const CHECKS: [(&str, Check); 12] = [
     ("length", length::check),
     ("mutations", mutations::check),
     ("names", names::check),
+    ("papers", papers::check),
     ("reach", reach::check),
     ("sizes", sizes::check),
     ("waits", waits::check),

@@ -9,8 +9,8 @@ use std::path::Path;
 /// Folders that hold no source of ours.
 const SKIPPED: [&str; 5] = ["target", "fuzz", "node_modules", "dist", "var"];
 /// Files worth reading, by the end of their names.
-const READ: [&str; 12] = [
-    ".rs", ".toml", ".md", ".sh", ".py", ".yml", ".yaml", ".ts", ".tsx", ".css", ".html",
+const READ: [&str; 13] = [
+    ".rs", ".toml", ".md", ".sh", ".py", ".yml", ".yaml", ".ts", ".tsx", ".css", ".html", ".cff",
     "Makefile",
 ];
 

@@ -5,7 +5,7 @@ use crate::Failure;
 use crate::commands::daemon::Control;
 use crate::configuration::{read, read_alone, warnings};
 use crate::platform::ublk::stack;
-use crate::platform::{machine, state};
+use crate::platform::{machine, state, steering};
 use clap::Args;
 use control::client::Client;
 use control::plan::{Verdict, plan, verdict};
@@ -19,6 +19,9 @@ pub struct Check {
     /// Compare it with what the running daemon has, of which nothing is in the way then
     #[arg(long)]
     against_running: bool,
+    /// Judge the files alone: sockets, ports, memory and devices of this machine may be in use
+    #[arg(long, conflicts_with = "against_running")]
+    alone: bool,
     #[command(flatten)]
     control: Control,
 }
@@ -33,19 +36,25 @@ pub fn run(command: &Check) -> Result<(), Failure> {
     if command.against_running {
         return against_running(file, &command.control.control);
     }
-    let config = read(file)?;
-    let own = stack::problems(&config);
+    let config = match command.alone {
+        true => read_alone(file)?,
+        false => read(file)?,
+    };
+    let mut own = steering::problems(&config);
+    if !command.alone {
+        own.extend(stack::problems(&config));
+    }
     if !own.is_empty() {
         let lines = own.iter().map(|problem| config.files.show(problem));
         return Err(Failure::Usage(lines.collect::<Vec<_>>().join("\n")));
     }
-    // A daemon that runs drains a log before the log leaves the configuration.
-    let runs = Client::connect(&config.daemon.control.value).is_ok();
-    let logs = state::logs(&config.daemon.state.value).unwrap_or_default();
-    if let (false, Some(why)) = (runs, node::left_out(&config, &logs)) {
-        return Err(Failure::Usage(format!("{}: {why}", file.display())));
-    }
-    let lacking = control::check::lacking(&config, machine::time_of_day());
+    let lacking = match command.alone {
+        true => Vec::new(),
+        false => {
+            left_out(&config, file)?;
+            control::check::lacking(&config, machine::time_of_day())
+        }
+    };
     let lacking = lacking.iter().map(|problem| config.files.show(problem));
     for warning in lacking.chain(warnings(&config)) {
         println!("{warning} (a warning)");
@@ -87,5 +96,18 @@ fn against_running(file: &Path, control: &Path) -> Result<(), Failure> {
         Verdict::Same => Ok(()),
         Verdict::Possible => Err(Failure::Answered(DIFFERS)),
         Verdict::NeedsRestart(_) => Err(Failure::Answered(NEEDS_RESTART)),
+    }
+}
+
+/// Refuses a configuration without the log of a volume that may be dirty. A daemon that runs
+/// drains a log before the log leaves the configuration.
+fn left_out(config: &Config, file: &Path) -> Result<(), Failure> {
+    if Client::connect(&config.daemon.control.value).is_ok() {
+        return Ok(());
+    }
+    let logs = state::logs(&config.daemon.state.value).unwrap_or_default();
+    match node::left_out(config, &logs) {
+        None => Ok(()),
+        Some(why) => Err(Failure::Usage(format!("{}: {why}", file.display()))),
     }
 }

@@ -4,6 +4,7 @@ use crate::Failure;
 use clap::Command;
 use clap_complete::Shell;
 use std::io::{Write, stdout};
+use std::path::Path;
 
 fn print(bytes: &[u8]) -> Result<(), Failure> {
     stdout().write_all(bytes).map_err(Failure::output)
@@ -23,7 +24,15 @@ pub fn completions(shell: Shell, mut of: Command) -> Result<(), Failure> {
     print(&script)
 }
 
-pub fn manual(of: Command) -> Result<(), Failure> {
+pub fn manual(of: Command, directory: Option<&Path>) -> Result<(), Failure> {
+    if let Some(directory) = directory {
+        return clap_mangen::generate_to(of, directory).map_err(|cause| {
+            Failure::Runtime(format!(
+                "{}: {cause}; name a directory",
+                directory.display()
+            ))
+        });
+    }
     let mut page = Vec::new();
     let manual = clap_mangen::Man::new(of);
     manual.render(&mut page).map_err(Failure::runtime)?;
