@@ -160,7 +160,9 @@ deb: notices
 	cargo deb --version >/dev/null 2>&1 || cargo install --locked cargo-deb
 	cargo build --profile $(PROFILE) --quiet -p hotset -p hotset-lab
 	tools/deb $(PROFILE)
+	lintian --fail-on error target/debian/*.deb
+	ls -l target/debian
 
 test-deb: deb
 	tools/install $(PACKAGES_TEST_DEB)
-	packaging/test $(PROFILE)
+	packaging/test

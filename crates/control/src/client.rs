@@ -66,7 +66,7 @@ impl fmt::Display for Error {
             io::ErrorKind::PermissionDenied => write!(
                 f,
                 "the daemon on {path} is not this user's ({cause}); run this as the user that the \
-                 daemon runs as"
+                 daemon runs as, or as a member of its `control_group`"
             ),
             io::ErrorKind::WouldBlock => {
                 write!(f, "the daemon on {path} does not answer; see its log")

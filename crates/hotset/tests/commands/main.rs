@@ -13,6 +13,7 @@ mod documents;
 mod doors;
 mod drill;
 mod ext4;
+mod installed;
 mod jobs;
 mod lasting;
 mod limits;
