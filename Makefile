@@ -9,7 +9,7 @@
 # make page-audit  Lighthouse on that page, and what watching costs with a thousand volumes
 # make quick   lints and tests of the parts that touch no device: the first check of a patch
 # make deb     Debian packages, into target/debian; PROFILE=demo builds in less time
-# make test-deb  the packages of PROFILE in a booted Debian 12: install, reboot, upgrade, purge
+# make test-deb  the package of PROFILE in a booted Debian 12, in two minutes: install, reboot, upgrade, purge
 # make notices licences of all that the programs contain; refuses one that about.toml does not accept
 # make models  the plots of docs/models.md
 #
@@ -150,9 +150,10 @@ PACKAGES_TEST_DEB := mmdebstrap systemd-container
 
 notices:
 	cargo about --version >/dev/null 2>&1 || cargo install --locked cargo-about --features cli
+	cargo fetch --locked --quiet
 	mkdir -p target/packaging
 	for program in hotset hotset-lab; do \
-		cargo about generate --fail --offline --manifest-path crates/$$program/Cargo.toml about.hbs \
+		cargo about generate --fail --frozen --manifest-path crates/$$program/Cargo.toml about.hbs \
 			--output-file target/packaging/$$program-notices.md || exit 1; done
 
 deb: notices
