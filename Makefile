@@ -41,7 +41,7 @@ deps-test:
 
 lint: clippy shellcheck
 
-PARTS := -p tidy -p block -p cache -p control -p layout -p policy -p raid -p shard -p writelog
+PARTS := -p tidy -p block -p cache -p layout -p policy -p shard -p writelog
 
 quick:
 	cargo fmt --all --check
