@@ -8,6 +8,7 @@ use crate::configuration::Place;
 use crate::platform::ublk::begin::{self, BEGIN, SCAN};
 use crate::{Failure, commands, serve};
 use clap::{CommandFactory, Parser, Subcommand};
+use std::path::PathBuf;
 
 /// Keeps the hot set of slow storage on fast storage.
 #[derive(Parser)]

@@ -8,6 +8,7 @@ use crate::platform::ublk::stack;
 use crate::platform::{machine, state, steering};
 use clap::Args;
 use control::client::Client;
+use control::config::Config;
 use control::plan::{Verdict, plan, verdict};
 use std::path::{Path, PathBuf};
 
