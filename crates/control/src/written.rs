@@ -84,7 +84,7 @@ mod tests {
 [daemon]
 connections = 7
 grace = "1500us"
-stop = "18446744073709551615s"
+stop = "315360000s"
 [[device]]
 name = "a"
 path = "/odd \" \\ \u0007 \u007f ä"

@@ -523,7 +523,7 @@ fn a_server_that_is_back_with_another_disk_is_left_alone() {
 #[test]
 fn a_member_whose_export_has_its_size_again_returns_by_itself() {
     let members = [("a", "c1", File), ("b", "c2", Nbdkit)];
-    let place = configured("raid1", &members, "detection = \"2s\"\n");
+    let place = configured("raid1", &members, "");
     let mut servers = serve_those(&place, &members, |_| true);
     assert!(create(&place).contains("HEALTHY"));
     servers.clear();

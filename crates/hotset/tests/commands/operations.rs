@@ -103,7 +103,7 @@ fn modes_switch_under_load() {
     refused(
         &mut place.command("volume set-mode vol fast"),
         2,
-        &["'fast'", "write-through"],
+        &["write-through, write-around, pass-through, write-back"],
     );
     refused(
         &mut place.command("volume set-mode no write-around"),
