@@ -214,6 +214,8 @@ impl Array {
         let name = candidate.device.geometry().name.clone();
         let _joining = core.join(&name)?;
         let timeout = core.options.timeout;
+        // A member that is here has all of this, whenever the device is read from now on.
+        let before = core.image();
         let found = match crate::examine::known(&core.env, &candidate.device, timeout).await {
             // What it was is damaged, and is to be lost.
             Err(error) if overwrite && error.kind() == Kind::Corrupt => None,
@@ -224,7 +226,7 @@ impl Array {
             let (entry, now) = (core.entry(role), core.image());
             // The member itself lacks no event: this is another device.
             let is_older =
-                found.membership(&now, &entry) == Some(Membership::Stale { whole: true });
+                found.membership(&before, &entry) == Some(Membership::Stale { whole: true });
             if !entry.state.is_failed() && overwrite && is_older {
                 return self.take_spare(candidate, fresh).await;
             }

@@ -309,7 +309,7 @@ impl Chaos {
             let added = self
                 .life
                 .array
-                .add(candidate, self.life.fresh(), true)
+                .add(candidate, self.life.fresh(), false)
                 .await;
             if added.is_ok() && !self.life.is_over() {
                 let what = format!("disk {unit} is a copy of disk {other}, and was taken");
