@@ -10,6 +10,11 @@ use drives::catalogue::Drive;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+/// The variable of the environment that names the configuration.
+pub const VARIABLE: &str = "HOTSET_CONFIG";
+/// Where the configuration is unless that is said.
+pub const USUAL: &str = "/etc/hotset/hotset.toml";
+
 /// Where the configuration is.
 #[derive(Args)]
 pub struct Place {
@@ -17,8 +22,8 @@ pub struct Place {
     #[arg(
         long = "config",
         value_name = "FILE",
-        env = "HOTSET_CONFIG",
-        default_value = "/etc/hotset/hotset.toml"
+        env = VARIABLE,
+        default_value = USUAL
     )]
     pub file: PathBuf,
 }

@@ -20,14 +20,16 @@ impl Failure {
     pub fn runtime(cause: impl fmt::Display) -> Failure {
         Failure::Runtime(cause.to_string())
     }
+}
 
-    /// Standard output could not be written. One that its reader has closed is no failure.
-    pub fn output(cause: io::Error) -> Failure {
-        match cause.kind() {
-            io::ErrorKind::BrokenPipe => Failure::Answered(0),
-            _ => Failure::Runtime(format!("standard output: {cause}")),
-        }
-    }
+/// Prints to standard output. One that its reader has closed is no failure.
+pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_ref()).and_then(|()| out.flush());
+    written.map_err(|cause| match cause.kind() {
+        io::ErrorKind::BrokenPipe => Failure::Answered(0),
+        _ => Failure::Runtime(format!("standard output: {cause}")),
+    })
 }
 
 /// The exit status of `program`, whose command has ended so; why it failed is printed.

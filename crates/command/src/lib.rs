@@ -10,4 +10,4 @@ mod failure;
 pub mod table;
 pub mod traces;
 
-pub use failure::{Failure, exit};
+pub use failure::{Failure, exit, print};

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Requests that change nothing.
 const LOOKS: [&str; 4] = ["configuration", "observe", "explain", "ping"];
 /// Requests that change something.
-const CHANGES: [&str; 26] = [
+const CHANGES: &[&str] = &[
     "reload",
     "set-mode",
     "set-off",
@@ -47,10 +47,11 @@ const CHANGES: [&str; 26] = [
 /// Every command there is, done and refused.
 pub fn classes() -> Vec<String> {
     let looks = LOOKS.iter().map(|look| format!("{look} is done"));
-    let changes = CHANGES[..25].iter();
-    let changes =
-        changes.flat_map(|what| ["done", "refused"].map(|end| format!("{what} is {end}")));
-    let taken = format!("{} is refused", CHANGES[25]);
+    let (taken, changes) = CHANGES.split_last().expect("there are some");
+    let changes = changes
+        .iter()
+        .flat_map(|what| ["done", "refused"].map(|end| format!("{what} is {end}")));
+    let taken = format!("{taken} is refused");
     looks.chain(changes).chain([taken]).collect()
 }
 
@@ -102,12 +103,7 @@ fn change_pool(world: &World, rng: &mut Rng) -> bool {
     match rng.u8(..6) {
         4 => {
             let (name, device) = LENT;
-            let text = format!("name = \"{name}\"\ndevices = [\"{device}\"]\n");
-            let devices: [&str; 0] = [];
-            change(
-                world,
-                &json!({"request": "add-pool", "pool": text, "devices": devices}),
-            )
+            change(world, &add_pool(name, device))
         }
         5 => {
             let pool = one(rng, &[LENT.0, LENT.0, LENT.0, pool]);
@@ -126,6 +122,11 @@ fn change_pool(world: &World, rng: &mut Rng) -> bool {
             &json!({"request": "add-device", "pool": pool, "device": {"named": device}}),
         ),
     }
+}
+
+fn add_pool(name: &str, device: &str) -> Value {
+    let text = format!("name = \"{name}\"\ndevices = [\"{device}\"]\n");
+    json!({"request": "add-pool", "pool": text, "devices": []})
 }
 
 /// What is done to an array is done to its victim, and to devices that it does not use.
@@ -302,11 +303,7 @@ fn take(world: &World, rng: &mut Rng) -> bool {
     let pool = world.plan.pools[0].0;
     let foreign = world.plan.arrays.iter().find(|array| !array.has(&device));
     let request = match (rng.u8(..5), foreign) {
-        (4, _) => {
-            let text = format!("name = \"thief\"\ndevices = [\"{device}\"]\n");
-            let devices: [&str; 0] = [];
-            json!({"request": "add-pool", "pool": text, "devices": devices})
-        }
+        (4, _) => add_pool("thief", &device),
         (0, Some(array)) => json!({"request": "add-member", "array": array.name,
             "device": {"named": device}, "overwrite": true}),
         (0 | 1, _) => {
@@ -338,24 +335,27 @@ fn quiesce(world: &World, number: usize, rng: &mut Rng) -> bool {
     done(world, &json!({"request": "quiesce", "volume": volume}));
     sleep(Duration::from_millis(rng.u64(..500)));
     // One change goes on at a time: another may be in the way.
+    let resume = json!({"request": "resume", "volume": volume});
+    goes_on(world, volume, "cannot be resumed", || done(world, &resume));
+    drop(quiesced);
+    true
+}
+
+/// Waits until a volume that rests goes on, for which `ask` asks; else a violation says `what`.
+fn goes_on(world: &World, volume: &str, what: &str, ask: impl Fn() -> bool) {
     let begun = Instant::now();
-    while !done(world, &json!({"request": "resume", "volume": volume})) {
+    while !ask() {
         let status = world.machine.status(world.weather).unwrap_or_default();
         let mut volumes = list(&status, "volumes").iter();
-        let quiesced = volumes.any(|v| v["name"] == volume && v["quiesced"] == true);
-        if !quiesced || world.weather.is_ending() {
-            break;
+        let rests = volumes.any(|v| v["name"] == volume && v["quiesced"] == true);
+        if !rests || world.weather.is_ending() {
+            return;
         }
         if begun.elapsed() > TURN.mul_f64(world.weather.load()) {
-            world
-                .found
-                .violation(format!("volume {volume} cannot be resumed"));
-            break;
+            return world.found.violation(format!("volume {volume} {what}"));
         }
         sleep(Duration::from_millis(20));
     }
-    drop(quiesced);
-    true
 }
 
 /// Holds a volume for a moment by a connection, which releases the volume or ends.
@@ -377,19 +377,9 @@ fn hold(world: &World, number: usize, rng: &mut Rng) -> bool {
         ask(&json!({"request": "release"}));
     }
     drop(talk);
-    let begun = Instant::now();
-    while held && !world.weather.is_ending() {
-        let status = world.machine.status(world.weather).unwrap_or_default();
-        let mut volumes = list(&status, "volumes").iter();
-        if !volumes.any(|v| v["name"] == volume && v["quiesced"] == true) {
-            break;
-        }
-        if begun.elapsed() > TURN.mul_f64(world.weather.load()) {
-            let what = format!("volume {volume} is held by a connection that has ended");
-            world.found.violation(what);
-            break;
-        }
-        sleep(Duration::from_millis(20));
+    if held {
+        let what = "is held by a connection that has ended";
+        goes_on(world, volume, what, || false);
     }
     drop(quiesced);
     held

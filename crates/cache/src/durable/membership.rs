@@ -123,7 +123,7 @@ fn pool_of<P: Device>(
         let same_name =
             superblock.label == durability.label && same_host && superblock.role == Role::Member;
         if pool == Some(superblock.pool) || same_name {
-            pool = pool.or(Some(superblock.pool));
+            pool.get_or_insert(superblock.pool);
         } else if !durability.overwrite {
             let whose = if same_host {
                 "this host"

@@ -11,9 +11,9 @@ pub use asked::Sim;
 use shown::{percent, progress, significant, threads};
 
 use crate::Failure;
+use command::print;
 use command::table::{Table, bytes};
 use command::traces::Input;
-use std::io::{Write, stdout};
 use std::path::Path;
 use tracesim::{BELADY, Curve, Plan, Rank, Row, Source, chart, curves, ranks};
 
@@ -26,7 +26,7 @@ pub fn run(command: &Sim) -> Result<(), Failure> {
             let what = "hotset: belady needs to know the future, the engine does not; leave it out";
             return Err(Failure::Usage(what.into()));
         }
-        return print(&served::run(command)?);
+        return print(served::run(command)?);
     }
     let plan = Plan {
         policies: command.policies(),
@@ -43,7 +43,7 @@ pub fn run(command: &Sim) -> Result<(), Failure> {
         .flat_map(|trace| lines.iter().map(|line| (trace.as_path(), *line)))
         .collect();
     let rows = simulate(&plan, &inputs, &command.input)?;
-    print(&text(command, &rows)?)?;
+    print(text(command, &rows)?)?;
     match &command.chart {
         None => Ok(()),
         Some(path) => chart::draw(path, &rows)
@@ -124,10 +124,6 @@ fn rank_table(ranks: &[Rank]) -> Table {
         ]);
     }
     table
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    stdout().write_all(text.as_bytes()).map_err(Failure::output)
 }
 
 /// The rows of every input in order. The next is read while one is simulated.

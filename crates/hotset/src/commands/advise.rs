@@ -10,12 +10,13 @@ use advise::sizing::{Advice, EXAMPLE_PRICES, PriceBook, Subject};
 use advise::sizing::{advise, page, profile, sizes, volume};
 use advise::writeback::{Collector, Takes};
 use clap::Args;
+use command::print;
+use command::traces::format;
 use control::client::Client;
 use control::config::Bytes;
 use drives::catalogue::Drive;
 use policy::registry::POLICIES;
 use std::fmt::Write as _;
-use std::io::{Write as _, stdout};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use trace::{Format, Reader, Record, Strictness};
@@ -113,10 +114,6 @@ fn drive(text: &str) -> Result<Drive, String> {
     Drive::named(text).map_err(|error| error.to_string())
 }
 
-fn format(text: &str) -> Result<Format, String> {
-    Format::from_name(text).ok_or_else(|| format!("choose from {}", Format::names()))
-}
-
 /// Why a trace cannot be advised on, as far as the device models are concerned.
 enum Cause {
     Trace(trace::Error),
@@ -161,13 +158,9 @@ pub fn run(command: &Advise) -> Result<(), Failure> {
     }
     if command.json {
         let line = serde_json::to_string(&advice).map_err(Failure::runtime)?;
-        return print(&(line + "\n"));
+        return print(line + "\n");
     }
-    print(&text(&advice))
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    stdout().write_all(text.as_bytes()).map_err(Failure::output)
+    print(text(&advice))
 }
 
 fn prices(file: Option<&Path>) -> Result<PriceBook, Failure> {

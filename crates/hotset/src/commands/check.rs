@@ -3,7 +3,7 @@
 use super::table::count;
 use crate::Failure;
 use crate::commands::daemon::Control;
-use crate::configuration::{read, read_alone, warnings};
+use crate::configuration::{USUAL, VARIABLE, read, read_alone, warnings};
 use crate::platform::ublk::stack;
 use crate::platform::{machine, state, steering};
 use clap::Args;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 pub struct Check {
     /// The configuration
-    #[arg(env = "HOTSET_CONFIG", default_value = "/etc/hotset/hotset.toml")]
+    #[arg(env = VARIABLE, default_value = USUAL)]
     file: PathBuf,
     /// Compare it with what the running daemon has, of which nothing is in the way then
     #[arg(long)]

@@ -3,25 +3,21 @@
 use crate::Failure;
 use clap::Command;
 use clap_complete::Shell;
-use std::io::{Write, stdout};
+use command::print;
 use std::path::Path;
 
-fn print(bytes: &[u8]) -> Result<(), Failure> {
-    stdout().write_all(bytes).map_err(Failure::output)
-}
-
 pub fn reference() -> Result<(), Failure> {
-    print(control::config::reference().as_bytes())
+    print(control::config::reference())
 }
 
 pub fn openapi() -> Result<(), Failure> {
-    print(web::description().as_bytes())
+    print(web::description())
 }
 
 pub fn completions(shell: Shell, mut of: Command) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut of, "hotset", &mut script);
-    print(&script)
+    print(script)
 }
 
 pub fn manual(of: Command, directory: Option<&Path>) -> Result<(), Failure> {
@@ -36,5 +32,5 @@ pub fn manual(of: Command, directory: Option<&Path>) -> Result<(), Failure> {
     let mut page = Vec::new();
     let manual = clap_mangen::Man::new(of);
     manual.render(&mut page).map_err(Failure::runtime)?;
-    print(&page)
+    print(page)
 }

@@ -5,11 +5,12 @@ use super::table::{Table, bytes};
 use crate::Failure;
 use crate::commands::daemon::Control;
 use clap::Args;
+use command::print;
 use control::client::Client;
 use control::config::Bytes;
 use control::explained::{Explained, Line, Range};
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _, stdout};
+use std::io::{IsTerminal, stdout};
 use std::path::PathBuf;
 
 /// Cells of a row of the heat map.
@@ -79,7 +80,7 @@ pub fn run(command: &Explain) -> Result<(), Failure> {
     } else {
         text(&explained, stdout().is_terminal())
     };
-    stdout().write_all(text.as_bytes()).map_err(Failure::output)
+    print(text)
 }
 
 fn text(explained: &Explained, coloured: bool) -> String {

@@ -2,12 +2,13 @@
 
 use super::table::{Table, bytes, count};
 use crate::Failure;
+use command::print;
 use control::client::Client;
 use control::explained::Policy;
 use control::job::Job;
 use control::status::{Device, Status};
 use serde::Serialize;
-use std::io::{IsTerminal, Write, stdout};
+use std::io::{IsTerminal, stdout};
 use std::path::Path;
 use std::time::Duration;
 
@@ -40,9 +41,7 @@ pub fn run(
         } else {
             format!("{}{}", if clear { CLEAR } else { "" }, table(&status))
         };
-        let mut out = stdout().lock();
-        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-        written.map_err(Failure::output)?;
+        print(text)?;
         left -= 1;
         if left > 0 {
             std::thread::sleep(Duration::from_secs_f64(interval));
@@ -100,7 +99,7 @@ pub fn listed(json: bool, list: &impl Serialize, table: &Table) -> Result<(), Fa
         true => serde_json::to_string(list).map_err(Failure::runtime)? + "\n",
         false => table.to_string(),
     };
-    stdout().write_all(text.as_bytes()).map_err(Failure::output)
+    print(text)
 }
 
 /// Figures that are over a span of time; none is shown of a daemon's first second.

@@ -28,8 +28,8 @@ name = "data"
 origin = "disk"
 pool = "fast"
 "#;
-/// Two volumes that are written back.
-const LOGGED: &str = r#"
+/// A pool, for volumes that are written back.
+const POOL: &str = r#"
 [[device]]
 name = "ssd"
 path = "/ssd"
@@ -180,7 +180,7 @@ fn logged(name: &str) -> String {
 
 #[test]
 fn a_log_that_takes_long_to_open_again_delays_no_other() {
-    let config = format!("{LOGGED}{}{}", logged("data"), logged("other"));
+    let config = format!("{POOL}{}{}", logged("data"), logged("other"));
     for seconds in 0..40 {
         run_on(&config, &[], async move |bench: &Bench| {
             let logs = |volume| ["log0", "log1"].map(|log| format!("/{volume}-{log}"));
@@ -204,7 +204,7 @@ fn a_log_that_takes_long_to_open_again_delays_no_other() {
 
 #[test]
 fn an_origin_that_is_silent_at_a_start_delays_no_other_and_is_reported() {
-    let config = format!("{LOGGED}{}{}", logged("data"), logged("other"));
+    let config = format!("{POOL}{}{}", logged("data"), logged("other"));
     run_on(&config, &["/other-disk"], async |bench: &Bench| {
         assert!(bench.env.timer.now() < Nanos::from_secs(11));
         bench.write(0).await;
