@@ -187,22 +187,22 @@ impl Bitmap {
         if is_done() {
             return Ok(());
         }
-        let stale = std::mem::take(&mut *self.stale.borrow_mut());
+        let mut stale = std::mem::take(&mut *self.stale.borrow_mut());
         let image = self.intent.image();
-        // One that was cut short is written again.
-        if self.is_written.replace(false) {
-            self.writes.set(self.writes.get().wrapping_add(1));
+        match self.is_written.get() {
+            // Another write has taken the blocks. A count that no member has got would make two
+            // writes of one.
+            true if stale.is_empty() => {}
+            true => self.writes.set(self.writes.get().wrapping_add(1)),
+            // A write that was cut short is written again, with the same count.
+            false => stale.extend(0..self.blocks()),
         }
-        let result = self.write_blocks(core, &stale, &image).await;
-        match result {
-            // The blocks that are not stale are as the last image had them.
-            Ok(()) => {
-                let _ = image.written();
-                self.is_written.set(true);
-            }
-            Err(_) => self.stale.borrow_mut().extend(stale),
-        }
-        result
+        self.is_written.set(false);
+        self.write_blocks(core, &stale, &image).await?;
+        // The blocks that are not stale are as the last image had them.
+        let _ = image.written();
+        self.is_written.set(true);
+        Ok(())
     }
 
     async fn write_blocks(

@@ -15,6 +15,10 @@ pub(super) fn after_cut(outside: &Rc<Outside>, twice: bool) {
     outside.refusals.cut();
     outside.control.power_on(Domain(0));
     outside.meet(Class::Cut);
+    if !outside.started.get() && outside.rotten.get() {
+        // A member whose metadata rotted was not filled again.
+        outside.sound.set(false);
+    }
     let met = [
         (Class::CutInStart, !outside.started.get()),
         (Class::CutInWrite, outside.writes.replace(0) > 0),
