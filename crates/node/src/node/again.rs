@@ -17,6 +17,7 @@ use crate::place::Role;
 use crate::platform::Platform;
 use block::{BoxDevice, Deadline, Device as _, Kind, Nanos};
 use control::config::Name;
+use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,7 +85,10 @@ impl<P: Platform> Node<P> {
     async fn open_again(&self, name: Name, served: &Served<P>, lost: Lost) -> Name {
         let again = match &lost {
             Lost::Origin => self.devices.reopen_place(&served.origin, OPEN_MAX).await,
-            Lost::Log => self.open_log_again(&name, served).await,
+            Lost::Log => match self.any_answers(served).await {
+                Ok(()) => self.open_log_again(&name, served).await,
+                silent => silent,
+            },
             Lost::Copies(devices) => self.take_copies_back(&name, served, devices).await,
         };
         // Why it cannot be is in the status, and tried again.
@@ -101,6 +105,29 @@ impl<P: Platform> Node<P> {
         name
     }
 
+    /// Opens the places of the devices of a log again, and waits until one answers. Writes fail
+    /// meanwhile, which would wait while the log is opened.
+    async fn any_answers(&self, served: &Served<P>) -> Result<(), Refusal> {
+        let Some(log) = served.volume.log() else {
+            return Ok(());
+        };
+        let asked = log.devices().iter().map(async |device| {
+            // A place that cannot be opened again may answer all the same.
+            let _ = self.devices.reopen_place(device, OPEN_MAX).await;
+            self.flushed(device).await
+        });
+        let answers = join_all(asked).await;
+        answers.into_iter().reduce(Result::or).unwrap_or(Ok(()))
+    }
+
+    /// Whether a device of a log answers a flush.
+    async fn flushed(&self, device: &Name) -> Result<(), Refusal> {
+        let (leaf, _) = self.devices.leaf_of(device)?;
+        let timer = self.env().timer;
+        let flushed = Deadline::new(&timer, END_MAX).bound(leaf.flush()).await;
+        flushed.ok_or("it does not answer")?.map_err(refusal)
+    }
+
     /// Devices of a log that were lost, or absent at its start, take part again if they can.
     async fn take_copies_back(
         &self,
@@ -113,10 +140,7 @@ impl<P: Platform> Node<P> {
         };
         for device in devices {
             self.open_log_device(device).await?;
-            let (leaf, _) = self.devices.leaf_of(device)?;
-            let timer = self.env().timer;
-            let flushed = Deadline::new(&timer, END_MAX).bound(leaf.flush()).await;
-            flushed.ok_or("it does not answer")?.map_err(refusal)?;
+            self.flushed(device).await?;
         }
         let found = self.find_again(name, served, &log).await?;
         let mut absent = found.found.absent.iter();
@@ -193,12 +217,6 @@ impl<P: Platform> Node<P> {
             .ok_or("its origin does not answer")?
             .map_err(refusal)?;
         let is_stuck = log.engine().is_stuck();
-        if is_stuck {
-            for device in log.devices() {
-                // Of one that stays away it is found that it does not answer.
-                let _ = self.devices.reopen_place(device, OPEN_MAX).await;
-            }
-        }
         let mut found = self.find_again(name, served, &log).await?;
         let absent = std::mem::take(&mut found.absent);
         let origin = BoxDevice::new(served.volume.cached().clone());

@@ -203,6 +203,29 @@ fn a_log_that_takes_long_to_open_again_delays_no_other() {
 }
 
 #[test]
+fn writes_fail_in_time_while_no_device_of_a_log_answers() {
+    run_on(
+        &format!("{POOL}{}", logged("data")),
+        &[],
+        async |bench: &Bench| {
+            let logs = ["/data-log0", "/data-log1"];
+            logs.iter().for_each(|log| bench.machine.silence(log));
+            assert!(bench.write_to("data", 0).await.is_err());
+            for _ in 0..200 {
+                let begun = bench.env.timer.now();
+                assert!(bench.write_to("data", 0).await.is_err());
+                let took = bench.env.timer.now().since(begun);
+                assert!(took < Nanos::from_secs(10), "{took}");
+                bench.env.timer.sleep(Nanos::from_millis(500)).await;
+            }
+            logs.iter().for_each(|log| bench.machine.unsilence(log));
+            bench.sleep(60).await;
+            bench.write(0).await;
+        },
+    );
+}
+
+#[test]
 fn an_origin_that_is_silent_at_a_start_delays_no_other_and_is_reported() {
     let config = format!("{POOL}{}{}", logged("data"), logged("other"));
     run_on(&config, &["/other-disk"], async |bench: &Bench| {
