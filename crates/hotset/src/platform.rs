@@ -306,6 +306,12 @@ impl Platform for UringPlatform {
         looked.and_then(Result::ok).unwrap_or(said)
     }
 
+    async fn size(&self, place: &str) -> Option<u64> {
+        let place = place.to_owned();
+        let asked = self.host.aside(move || machine::size(&place)).await;
+        asked.ok()?.ok()
+    }
+
     async fn wear(&self, place: &str) -> Option<Wear> {
         if !wear::is_nvme(place) {
             return None;

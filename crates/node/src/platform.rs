@@ -93,6 +93,11 @@ pub trait Platform: Clone + 'static {
     /// Where `device` is, by its name alone if it does not say within a moment.
     async fn place(&self, device: &config::Device) -> Place;
 
+    /// How many bytes a file or block device at `place` has now; `None` if it does not say.
+    async fn size(&self, _place: &str) -> Option<u64> {
+        None
+    }
+
     /// How worn the device behind `place` says that it is; `None` if it does not say.
     async fn wear(&self, _place: &str) -> Option<Wear> {
         None

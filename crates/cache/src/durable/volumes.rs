@@ -52,6 +52,19 @@ impl<P: Device> Cache<P> {
         true
     }
 
+    /// Keeps the lines of a volume that has not been added for when it is, with `sectors`: more
+    /// than it had, of which all that it had is the same. Durable by the next [`Cache::remember`].
+    pub fn grow(&self, volume: &str, sectors: Sectors) {
+        let Some(durable) = self.durable() else {
+            return;
+        };
+        let known = durable.superblock.now().named(volume).map(|v| v.id);
+        if let Some(id) = known {
+            durable.change_volume(id, |row| row.sectors = sectors.0);
+            durable.note();
+        }
+    }
+
     /// Forgets the lines of a volume that has not been added: when it is, it
     /// has none. O(1); durable by the next [`Cache::remember`].
     pub fn forget(&self, volume: &str) {

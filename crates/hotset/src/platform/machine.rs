@@ -2,6 +2,7 @@
 
 use block::Nanos;
 use std::fs;
+use std::io::{self, Seek as _};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -11,6 +12,11 @@ pub fn block_device(file: &fs::Metadata) -> Option<PathBuf> {
     let (major, minor) = (libc::major(file.rdev()), libc::minor(file.rdev()));
     let is_one = file.file_type().is_block_device();
     is_one.then(|| PathBuf::from(format!("/sys/dev/block/{major}:{minor}")))
+}
+
+/// How many bytes the file or block device at `path` has.
+pub fn size(path: &str) -> io::Result<u64> {
+    fs::File::open(path)?.seek(io::SeekFrom::End(0))
 }
 
 /// This host's name for ever.

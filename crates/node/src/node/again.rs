@@ -28,7 +28,7 @@ const PERIOD: Nanos = Nanos::from_secs(1);
 /// The longest pause between attempts, which doubles from the period on.
 const PAUSE_MAX: Nanos = Nanos::from_secs(30);
 /// How long a place may take to be opened again: who closed it before may hold it for ten seconds.
-const OPEN_MAX: Nanos = Nanos::from_secs(20);
+pub(super) const OPEN_MAX: Nanos = Nanos::from_secs(20);
 /// How long requests and the engine may take to end.
 const END_MAX: Nanos = Nanos::from_secs(10);
 

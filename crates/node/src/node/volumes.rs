@@ -1,5 +1,6 @@
 //! Volumes while a node runs: serving and removing them, and what is done with one.
 
+use super::again::OPEN_MAX;
 use super::refusal::{Refusal, refusal};
 use super::write_back::{LogDevices, looked_at, release};
 use super::{Node, Served};
@@ -9,11 +10,12 @@ use crate::origins::Origin;
 use crate::place::{Opened, Role};
 use crate::platform::Platform;
 use crate::served_volume::ServedVolume;
-use block::{BoxDevice, Device, Gate, IoError, IoResult, Kind, Sectors};
+use block::{BoxDevice, Deadline, Device, Gate, IoError, IoResult, Kind, Sectors};
 use cache::{Mode, VolumeConfig};
 use control::config::{self, Config, Name, VolumeMode};
 use control::plan::Change;
 use futures_util::future::join_all;
+use origin::Record;
 use std::cmp::Ordering;
 
 impl<P: Platform> Node<P> {
@@ -255,13 +257,17 @@ impl<P: Platform> Node<P> {
             return Ok(());
         }
         let none = || format!("no volume is named {name}; see `hotset volume list`");
-        let volume = self.volumes.borrow().get(name).map(|v| v.volume.clone());
-        let volume = volume.ok_or_else(none)?;
+        let served = self.volumes.borrow().get(name).cloned();
+        let served = served.ok_or_else(none)?;
         self.detach(name).await?;
         // What is held back for a snapshot goes on: it is to end.
-        let _ = volume.cached().resume();
-        volume.go_on();
-        self.take_down(name).await?.map_err(|error| {
+        let _ = served.volume.cached().resume();
+        served.volume.go_on();
+        let ended = self.take_down(name).await?;
+        let pool = self.pool(served.pool.as_str())?;
+        pool.cache.forget(name.as_str());
+        pool.cache.remember().await;
+        ended.map_err(|error| {
             format!("the volume is removed, but its origin may have lost writes: {error}; check it")
         })
     }
@@ -277,15 +283,12 @@ impl<P: Platform> Node<P> {
         let flushed = served.volume.flush().await;
         served.volume.cached().close().await;
         self.volumes.borrow_mut().remove(name);
-        let pool = self.pool(served.pool.as_str())?;
-        pool.cache.forget(name.as_str());
-        pool.cache.remember().await;
         let closed = self.devices.close(&served.origin).await;
         Ok(flushed.and(closed))
     }
 
     /// Serves a volume with all that its origin has by now. Clients connect again, as after a
-    /// restart, and what the pool holds of it is forgotten.
+    /// restart; what the pool holds of it stays, if the origin is still known by what it holds.
     pub(super) async fn grow(&self, name: &str) -> Result<(), Refusal> {
         let (name, served) = self.served(name)?;
         let config = self.devices.config();
@@ -295,27 +298,65 @@ impl<P: Platform> Node<P> {
         if let Some(why) = stays_as_it_is(&served, volume, &origin) {
             return Err(format!("volume {name} {why}"));
         }
-        let before = served.volume.geometry().sectors;
+        let now = self.grown(&name, &served).await?;
         // One that cannot be flushed keeps its clients.
         served.volume.flush().await.map_err(refusal)?;
-        drop(served);
         let ended = self.take_down(&name).await?;
+        if ended.is_ok() {
+            self.keep_lines(&name, &served, now).await;
+        }
+        drop(served);
         if let Err(why) = self.open_volume(volume, &origin).await {
             self.wait_again(volume, why.clone());
             return Err(format!(
                 "volume {name} is not served, and tried again: {why}"
             ));
         }
-        let lost = |error| format!("volume {name} is served, but may have lost writes: {error}");
-        ended.map_err(lost)?;
-        let now = self.volume(name.as_str())?.geometry().sectors;
-        let [was, is] = [before, now].map(|size| config::Bytes(size.bytes()));
+        ended.map_err(|error| format!("volume {name} is served, but may have lost writes: {error}"))
+    }
+
+    /// How large the origin of a volume has become; `Err` if it has not grown.
+    async fn grown(&self, name: &Name, served: &Served<P>) -> Result<Sectors, Refusal> {
+        let before = served.volume.geometry().sectors.bytes();
+        let (place, export) = {
+            let open = self.devices.open.borrow();
+            let opened = open.get(&served.origin).ok_or("its origin is not open")?;
+            let export = (!opened.is_file()).then(|| opened.grown().unwrap_or(before));
+            (opened.place.clone(), export)
+        };
+        let timer = self.env().timer;
+        let asked = async {
+            match export {
+                None => self.platform.size(&place).await,
+                export => export,
+            }
+        };
+        let asked = Deadline::new(&timer, OPEN_MAX).bound(asked).await;
+        let now = asked.flatten().ok_or_else(|| {
+            format!("the size of {place} cannot be read; bring it back, and try again")
+        })?;
+        let [was, is] = [before, now].map(config::Bytes);
         match now.cmp(&before) {
-            Ordering::Greater => Ok(()),
+            Ordering::Greater => Ok(Sectors(now / block::SECTOR_BYTES)),
             Ordering::Equal => Err(format!("volume {name} has not grown: its origin has {is}")),
             Ordering::Less => Err(format!(
-                "volume {name} had {was} and has {is} now; if its origin was cut short, restore it"
+                "volume {name} has {was}, and its origin has {is} now: it was cut short; restore it"
             )),
+        }
+    }
+
+    /// Keeps what the pool holds of a volume that has ended in order, and is served next with
+    /// `sectors`.
+    async fn keep_lines(&self, name: &Name, served: &Served<P>, sectors: Sectors) {
+        let Ok(pool) = self.pool(served.pool.as_str()) else {
+            return;
+        };
+        if let Ok(record) = Record::decode(&pool.cache.origin_record(name.as_str())) {
+            let record = Record { sectors, ..record };
+            pool.cache
+                .set_origin_record(name.as_str(), &record.encode());
+            pool.cache.grow(name.as_str(), sectors);
+            pool.cache.remember().await;
         }
     }
 
