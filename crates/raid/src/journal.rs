@@ -88,6 +88,11 @@ impl Journal {
         1 + u8::from(fits && HEAD_BYTES + body + beside <= BUF_BYTES_MAX)
     }
 
+    /// Whether neither a record that is left nor the next one is in a slot.
+    pub fn is_free(&self, slot: u64) -> bool {
+        self.records.borrow().is_free(slot)
+    }
+
     /// Numbers go on after `number`.
     pub fn resume_after(&self, number: u64) {
         self.records.borrow_mut().resume_after(number);
@@ -248,8 +253,7 @@ impl Journal {
                 .lock(core.geometry.extent(), Access::Exclusive)
                 .await;
             core.flush_members().await?;
-            let is_free = self.records.borrow().is_free(slot);
-            if is_free {
+            if self.is_free(slot) {
                 self.zero_slot(core, member, slot).await?;
             }
         }

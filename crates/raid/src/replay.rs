@@ -116,7 +116,10 @@ impl Core {
             let Some(member) = self.in_sync(role) else {
                 continue;
             };
-            let wiped = self.journals[role].wipe_slots(self, &member, slots).await;
+            let journal = &self.journals[role];
+            // The record that retires the others may have taken one.
+            let free = slots.into_iter().filter(|slot| journal.is_free(*slot));
+            let wiped = journal.wipe_slots(self, &member, free).await;
             match wiped {
                 Err(error) if !self.fail(&member, &error) => return Err(error),
                 _ => self.commit().await?,
