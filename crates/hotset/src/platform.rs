@@ -252,7 +252,7 @@ impl Platform for UringPlatform {
         change: &Request,
         roles: Roles,
     ) -> Result<Option<Box<dyn node::Draft>>, String> {
-        if !amend::is_kept(change) {
+        if !change.is_kept() {
             return Ok(None);
         }
         let file = self
