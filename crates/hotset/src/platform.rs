@@ -144,6 +144,18 @@ impl UringPlatform {
         }
     }
 
+    /// A file in `state` as it was opened, or who else has it.
+    async fn beside(
+        &self,
+        opened: IoResult<(TargetId, Disk<UringDriver>)>,
+        path: &Path,
+    ) -> IoResult<(BoxDevice, Hold)> {
+        match opened {
+            Ok((target, disk)) => Ok((BoxDevice::new(disk), self.hold(target))),
+            Err(error) => Err(self.with_users(error, path).await),
+        }
+    }
+
     /// What `read` finds in `state`, whose file system may be slow, or never answer.
     async fn read_state<T: Send + 'static>(
         &self,
@@ -271,14 +283,16 @@ impl Platform for UringPlatform {
 
     async fn witness(&self, pool: &Name) -> IoResult<(BoxDevice, Hold)> {
         let (state, host) = (&self.state, &self.host);
-        let (target, disk) = state::witness(state, pool.as_str(), host, &self.local).await?;
-        Ok((BoxDevice::new(disk), self.hold(target)))
+        let opened = state::witness(state, pool.as_str(), host, &self.local).await;
+        self.beside(opened, &state::file_of(state, pool.as_str()))
+            .await
     }
 
     async fn log_witness(&self, volume: &Name) -> IoResult<(BoxDevice, Hold)> {
         let (state, host) = (&self.state, &self.host);
-        let (target, disk) = state::log_witness(state, volume.as_str(), host, &self.local).await?;
-        Ok((BoxDevice::new(disk), self.hold(target)))
+        let opened = state::log_witness(state, volume.as_str(), host, &self.local).await;
+        self.beside(opened, &state::log_file_of(state, volume.as_str()))
+            .await
     }
 
     async fn logs(&self) -> IoResult<Vec<LogWitness>> {
