@@ -2,7 +2,8 @@
 
 use super::Node;
 use crate::platform::Platform;
-use control::config::{Attach, Device, Pool, Volume};
+use control::check::few_lines;
+use control::config::{Attach, Bytes, Device, Pool, Volume};
 use control::files::Files;
 use control::protocol::{NamedOrNew, Request};
 
@@ -10,7 +11,7 @@ impl<P: Platform> Node<P> {
     /// What was done by `request`, where clients reach its volume, and where the files of the
     /// configuration say so; `before` they were so.
     pub(super) fn made(&self, request: &Request, lasts: bool, before: &Files) -> String {
-        let mut line = done(request);
+        let mut line = done(request) + &self.room(request);
         let volume = volume_of(request);
         let reached = volume.iter().flat_map(|name| self.addresses(name));
         let reached: Vec<String> = reached.collect();
@@ -21,6 +22,23 @@ impl<P: Platform> Node<P> {
             line += &kept(before, &self.devices.config().files, lasts);
         }
         line
+    }
+
+    /// That a pool keeps hardly anything with what was given to it.
+    fn room(&self, request: &Request) -> String {
+        let pool = match request {
+            Request::AddPool { pool, .. } => pool_of(pool),
+            Request::AddDevice { pool, .. } => pool.clone(),
+            _ => return String::new(),
+        };
+        let mut pools = self.report_pools(self.env().timer.now()).into_iter();
+        let pool = pools.find(|other| other.name == pool);
+        let few = pool
+            .filter(|pool| !pool.devices.is_empty())
+            .and_then(|pool| few_lines(pool.lines, Bytes(pool.line_bytes.into())));
+        few.map_or_else(String::new, |few| {
+            format!(", which {few}: give it a larger device")
+        })
     }
 
     /// Where clients reach a volume by any frontend.
@@ -106,8 +124,7 @@ fn done(request: &Request) -> String {
 fn done_to_devices(request: &Request) -> String {
     match request {
         Request::AddPool { pool, .. } => {
-            let pool = Pool::parse(pool).map(|pool| pool.name.value.to_string());
-            format!("pool {} is made", pool.unwrap_or_default())
+            format!("pool {} is made", pool_of(pool))
         }
         Request::RemovePool { pool } => format!("pool {pool} is removed"),
         Request::AddDevice { pool, device } => {
@@ -147,6 +164,12 @@ fn done_to_devices(request: &Request) -> String {
         Request::PauseJob { job, .. } => format!("job {job} goes on"),
         _ => "done".into(),
     }
+}
+
+/// The name of a pool of this section.
+fn pool_of(section: &str) -> String {
+    let pool = Pool::parse(section).map(|pool| pool.name.value.to_string());
+    pool.unwrap_or_default()
 }
 
 /// The name of a device that the daemon knew or did not.
