@@ -1,6 +1,7 @@
 //! A node on this machine: its files, block devices and sockets through io_uring.
 
 pub mod claim;
+mod holes;
 mod identity;
 pub mod machine;
 pub mod nbd;
@@ -11,7 +12,7 @@ pub mod virtio;
 mod wear;
 
 use crate::configuration::read_again;
-use block::{BoxDevice, Deadline, IoError, IoResult, Kind, Nanos, TargetId};
+use block::{BoxDevice, Deadline, Extent, IoError, IoResult, Kind, Nanos, TargetId};
 use claim::{Behind, Claim, OPEN_MAX};
 use control::address::NbdUri;
 use control::client::Client;
@@ -218,6 +219,16 @@ impl Platform for UringPlatform {
             *behind = claimed;
         }
         Ok((self.local.disk(target)?, hold))
+    }
+
+    async fn holes(&self, path: &Path) -> Vec<Extent> {
+        let path = path.to_owned();
+        let looking = self
+            .host
+            .aside(move || holes::of(&path).unwrap_or_default());
+        let timer = self.local.env().timer;
+        let looked = timer.timeout(OPEN_MAX, looking).await;
+        looked.and_then(Result::ok).unwrap_or_default()
     }
 
     fn claim_export(&self, uri: &NbdUri) -> IoResult<Hold> {

@@ -87,6 +87,16 @@ impl<P: Platform> Node<P> {
         Ok(devices)
     }
 
+    /// What is known to read as zeroes of a device of the configuration, which is open.
+    async fn holes(&self, name: &Name) -> Vec<Extent> {
+        let config = self.devices.config();
+        let device = config.devices.iter().find(|d| d.name.value == *name);
+        match device.and_then(|device| device.path.as_ref()) {
+            Some(path) => self.platform.holes(&path.value).await,
+            None => Vec::new(),
+        }
+    }
+
     /// What is on the devices of its log.
     pub(super) async fn find_log(
         &self,
@@ -99,6 +109,10 @@ impl<P: Platform> Node<P> {
         let (platform, env) = (&self.platform, self.env());
         let name = &volume.name.value;
         let limit = patience(&self.devices.config(), volume);
+        let mut holes = Vec::new();
+        for device in &devices {
+            holes.push(self.holes(&device.name).await);
+        }
         let candidate = |at: usize| {
             let LogDevice { name, device } = &devices[at];
             let device = device.as_ref().map_err(String::clone);
@@ -109,6 +123,7 @@ impl<P: Platform> Node<P> {
                     .map_or("", |(_, controller)| controller)
                     .into(),
                 device: device.map(|(leaf, _)| WithDeadline::new(leaf.clone(), self.env(), limit)),
+                holes: holes[at].clone(),
             }
         };
         let candidates = [candidate(0), candidate(1)];

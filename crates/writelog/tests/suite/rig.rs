@@ -128,6 +128,7 @@ impl Rig {
             member: copy as u16,
             domain: domain.into(),
             trusted: true,
+            holes: Vec::new(),
         }
     }
 
@@ -146,6 +147,7 @@ impl Rig {
                 member: area.member,
                 domain: area.domain,
                 trusted: area.trusted,
+                holes: area.holes,
             })
         })
     }
