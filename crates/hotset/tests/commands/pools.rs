@@ -122,7 +122,10 @@ fn a_pool_that_cannot_have_all_its_devices_is_not_made() {
     for (devices, why) in [
         (format!("{ssd} {ext4}"), "ext"),
         (format!("{ssd} {none}"), "does not exist"),
-        (format!("{ssd} {ssd}"), "give each its own device"),
+        (
+            format!("{ssd} {ssd}"),
+            "pool cache names device ssd0 twice; leave it out once",
+        ),
         (format!("{ssd} unheard-of"), "unheard-of"),
         (format!("{ssd} --line-size 5KiB"), "line"),
         (format!("{ssd} --policy best"), "policy"),
