@@ -261,3 +261,30 @@ impl<P: Device> Copies<P> {
         Ok(SegmentRead { bytes, unread })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_blank_if_it_is_in_one_hole() {
+        let segment = u64::from(SEGMENT_BLOCKS) * BLOCK_SECTORS;
+        let hole = |from: u64, to: u64| Extent::new(Lba(from), Sectors(to - from));
+        let area = Area {
+            device: (),
+            base: Lba(64),
+            segments: 6,
+            member: 0,
+            domain: "".into(),
+            trusted: true,
+            holes: vec![
+                hole(0, 64 + 8),
+                hole(64 + segment, 64 + segment + 7),
+                hole(64 + 2 * segment + 1, 64 + 3 * segment),
+                hole(64 + 4 * segment, 64 + 6 * segment),
+            ],
+        };
+        let blank: Vec<u32> = (0..6).filter(|slot| area.is_blank(*slot)).collect();
+        assert_eq!(blank, [0, 4, 5]);
+    }
+}
