@@ -7,6 +7,23 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 
+/// The line that a command prints, which has all of `parts`.
+fn made(place: &Place, command: &str, parts: &[&str]) -> String {
+    let said = run(&mut place.command(command));
+    assert_eq!(said.lines().count(), 1, "{said}");
+    for part in parts {
+        assert!(said.contains(part), "no {part:?} in {said}");
+    }
+    said
+}
+
+/// That the line of `file` keeps a change which begins with `text`.
+fn kept_by(file: &str, text: &str) -> String {
+    let said = fs::read_to_string(file).unwrap();
+    let at = said.lines().position(|line| line.starts_with(text));
+    format!("; kept by {file}, line {}", at.unwrap() + 1)
+}
+
 #[test]
 fn what_is_changed_is_so_after_a_restart_too() {
     let place = Place::usual();
@@ -15,19 +32,8 @@ fn what_is_changed_is_so_after_a_restart_too() {
     place.file("other", 32);
     let daemon = place.serve();
     let file = place.text("hotset.toml");
-    let line = |text: &str| {
-        let said = fs::read_to_string(&file).unwrap();
-        let at = said.lines().position(|line| line.starts_with(text));
-        format!("; kept by {file}, line {}", at.unwrap() + 1)
-    };
-    let made = |command: &str, parts: &[&str]| {
-        let said = run(&mut place.command(command));
-        assert_eq!(said.lines().count(), 1, "{said}");
-        for part in parts {
-            assert!(said.contains(part), "no {part:?} in {said}");
-        }
-        said
-    };
+    let made = |command: &str, parts: &[&str]| made(&place, command, parts);
+    let line = |text: &str| kept_by(&file, text);
     let reached = format!(
         "; clients reach it at nbd+unix:///vol?socket={}",
         place.text("nbd")
