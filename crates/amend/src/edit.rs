@@ -9,26 +9,6 @@ use control::config::{self, Attach, Cleaning, Volume};
 use control::protocol::Request;
 use toml_edit::{DocumentMut, Item, Value};
 
-/// Whether a file says what `request` changes.
-pub fn is_kept(request: &Request) -> bool {
-    matches!(
-        request,
-        Request::SetMode { .. }
-            | Request::SetOff { .. }
-            | Request::ReplaceLog { .. }
-            | Request::AddVolume { .. }
-            | Request::RemoveVolume { .. }
-            | Request::Attach { .. }
-            | Request::AddPool { .. }
-            | Request::RemovePool { .. }
-            | Request::AddDevice { .. }
-            | Request::RemoveDevice { .. }
-            | Request::AddMember { .. }
-            | Request::ReplaceMember { .. }
-            | Request::Exchanged { .. }
-    )
-}
-
 /// The roles of an array by number, and the device that has each.
 pub type Roles = Vec<(u32, Option<String>)>;
 

@@ -16,7 +16,7 @@ mod edit;
 mod form;
 mod sections;
 
-pub use edit::{Roles, edit, is_kept};
+pub use edit::{Roles, edit};
 
 use beside::Beside;
 use control::check::new_problems_of;

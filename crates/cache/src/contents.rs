@@ -10,7 +10,8 @@
 
 use crate::durable::changes::{Changes, Pending};
 use crate::lines::{Run, Shape};
-use layout::{Change, Mask};
+use block::{SECTOR_BYTES, Sectors};
+use layout::{Change, Mask, Plan};
 use policy::{Key, Parts, Slot};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,6 +21,14 @@ use std::ops::Range;
 pub fn memory_per_line(line_bytes: u64) -> u64 {
     let blocks = line_bytes.div_ceil(layout::BLOCK_BYTES as u64);
     (blocks * 33).div_ceil(8) + READ_BACK_BYTES
+}
+
+/// Lines of so many bytes that a pool has room for on a device beside its metadata.
+pub fn lines_on(device_bytes: u64, line_bytes: u64) -> u32 {
+    let line_blocks = u32::try_from(line_bytes / layout::BLOCK_BYTES as u64);
+    let sectors = Sectors(device_bytes / SECTOR_BYTES);
+    let plan = line_blocks.map(|blocks| Plan::new(sectors, blocks));
+    plan.ok().and_then(Result::ok).map_or(0, |plan| plan.slots)
 }
 
 /// The key of a line, its rank and whether it is known.

@@ -55,7 +55,7 @@ mod writes;
 
 pub use cache::Cache;
 pub use config::{Config, LINE_BYTES_MAX, LINE_BYTES_MIN};
-pub use contents::memory_per_line;
+pub use contents::{lines_on, memory_per_line};
 pub use counters::{Counter, Snapshot};
 pub use devices::{DeviceId, DeviceReport, DeviceState};
 pub use durable::{Durability, Found, OpenReport, Opened, origin_record_on};

@@ -14,7 +14,7 @@ pub use agreement::agreement;
 use agreement::agreement_of;
 pub use arrays::{domain, shares, survives};
 pub use doors::doors_of_volumes;
-pub use machine::{dates, devices, memory, openable, ports, sockets};
+pub use machine::{dates, devices, few_lines, memory, openable, ports, sockets};
 pub use roles::{Role, roles};
 
 use crate::config::{Config, Device};

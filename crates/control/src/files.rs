@@ -9,6 +9,7 @@
 use crate::problem::Problem;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
@@ -103,6 +104,23 @@ impl Files {
         Files::from(files)
     }
 
+    /// Where `now`, the same files after a change, say something else: the file, and those of its
+    /// lines that are new.
+    pub fn difference<'a>(&self, now: &'a Files) -> Option<(&'a Path, Range<usize>)> {
+        let mut both = self.iter().zip(now.iter());
+        let (before, after) = both.find(|(before, after)| before.text != after.text)?;
+        let old: Vec<&str> = before.text.lines().collect();
+        let new: Vec<&str> = after.text.lines().collect();
+        let same = |(old, new): &(&&str, &&str)| old == new;
+        let head = old.iter().zip(&new).take_while(same).count();
+        let (old, rest) = (&old[head..], &new[head..]);
+        let tail = old.iter().rev().zip(rest.iter().rev()).take_while(same);
+        let said = &rest[..rest.len() - tail.count()];
+        let blank = said.iter().take_while(|line| line.trim().is_empty());
+        let from = head + blank.count();
+        Some((&after.path, from + 1..head + said.len() + 1))
+    }
+
     /// The file and line of a line that is counted through all of them.
     pub fn place(&self, line: u32) -> String {
         let mut before = 0;
@@ -182,5 +200,29 @@ mod tests {
             path == pipe && why.to_string().contains("no regular file"),
             "{why}"
         );
+    }
+
+    #[test]
+    fn a_change_is_found_with_the_lines_that_say_it() {
+        let of = |text: &str| {
+            let file = |path: &str, text: &str| File {
+                path: path.into(),
+                text: text.to_owned(),
+            };
+            Files::from(vec![file("first", "same\n"), file("second", text)])
+        };
+        let before = of("a\nb\n\nc\n");
+        for (text, lines) in [
+            ("a\nx\n\nc\n", 2..3),
+            ("a\nb\n\nc\n\nd\ne\n", 6..8),
+            ("a\n\nc\n", 2..2),
+            ("b\n\nc\n", 1..1),
+            ("", 1..1),
+        ] {
+            let now = of(text);
+            let found = before.difference(&now).unwrap();
+            assert_eq!(found, (Path::new("second"), lines), "{text:?}");
+        }
+        assert_eq!(before.difference(&before.clone()), None);
     }
 }

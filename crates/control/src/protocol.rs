@@ -254,6 +254,26 @@ impl Request {
         )
     }
 
+    /// Whether a file of the configuration says what it changes.
+    pub fn is_kept(&self) -> bool {
+        matches!(
+            self,
+            Request::SetMode { .. }
+                | Request::SetOff { .. }
+                | Request::ReplaceLog { .. }
+                | Request::AddVolume { .. }
+                | Request::RemoveVolume { .. }
+                | Request::Attach { .. }
+                | Request::AddPool { .. }
+                | Request::RemovePool { .. }
+                | Request::AddDevice { .. }
+                | Request::RemoveDevice { .. }
+                | Request::AddMember { .. }
+                | Request::ReplaceMember { .. }
+                | Request::Exchanged { .. }
+        )
+    }
+
     /// The volume that it changes.
     pub fn volume(&self) -> Option<&str> {
         match self {
@@ -286,6 +306,8 @@ pub enum NamedOrNew {
 pub enum Reply {
     /// It is done.
     Done,
+    /// A change is made: what was done, where clients reach it and what keeps it, in a line.
+    Made(String),
     /// The change waits its turn, by this name.
     Accepted(String),
     /// The change has not ended: so many are carried out before it; 0 if it is carried out itself.

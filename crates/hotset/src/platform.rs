@@ -1,6 +1,7 @@
 //! A node on this machine: its files, block devices and sockets through io_uring.
 
 pub mod claim;
+mod holes;
 mod identity;
 pub mod machine;
 pub mod nbd;
@@ -11,7 +12,7 @@ pub mod virtio;
 mod wear;
 
 use crate::configuration::read_again;
-use block::{BoxDevice, Deadline, IoError, IoResult, Kind, Nanos, TargetId};
+use block::{BoxDevice, Deadline, Extent, IoError, IoResult, Kind, Nanos, TargetId};
 use claim::{Behind, Claim, OPEN_MAX};
 use control::address::NbdUri;
 use control::client::Client;
@@ -144,6 +145,18 @@ impl UringPlatform {
         }
     }
 
+    /// A file in `state` as it was opened, or who else has it.
+    async fn beside(
+        &self,
+        opened: IoResult<(TargetId, Disk<UringDriver>)>,
+        path: &Path,
+    ) -> IoResult<(BoxDevice, Hold)> {
+        match opened {
+            Ok((target, disk)) => Ok((BoxDevice::new(disk), self.hold(target))),
+            Err(error) => Err(self.with_users(error, path).await),
+        }
+    }
+
     /// What `read` finds in `state`, whose file system may be slow, or never answer.
     async fn read_state<T: Send + 'static>(
         &self,
@@ -208,6 +221,16 @@ impl Platform for UringPlatform {
         Ok((self.local.disk(target)?, hold))
     }
 
+    async fn holes(&self, path: &Path) -> Vec<Extent> {
+        let path = path.to_owned();
+        let looking = self
+            .host
+            .aside(move || holes::of(&path).unwrap_or_default());
+        let timer = self.local.env().timer;
+        let looked = timer.timeout(OPEN_MAX, looking).await;
+        looked.and_then(Result::ok).unwrap_or_default()
+    }
+
     fn claim_export(&self, uri: &NbdUri) -> IoResult<Hold> {
         Ok(Hold::Export {
             _claim: Claim::new(uri)?,
@@ -252,7 +275,7 @@ impl Platform for UringPlatform {
         change: &Request,
         roles: Roles,
     ) -> Result<Option<Box<dyn node::Draft>>, String> {
-        if !amend::is_kept(change) {
+        if !change.is_kept() {
             return Ok(None);
         }
         let file = self
@@ -271,14 +294,16 @@ impl Platform for UringPlatform {
 
     async fn witness(&self, pool: &Name) -> IoResult<(BoxDevice, Hold)> {
         let (state, host) = (&self.state, &self.host);
-        let (target, disk) = state::witness(state, pool.as_str(), host, &self.local).await?;
-        Ok((BoxDevice::new(disk), self.hold(target)))
+        let opened = state::witness(state, pool.as_str(), host, &self.local).await;
+        self.beside(opened, &state::file_of(state, pool.as_str()))
+            .await
     }
 
     async fn log_witness(&self, volume: &Name) -> IoResult<(BoxDevice, Hold)> {
         let (state, host) = (&self.state, &self.host);
-        let (target, disk) = state::log_witness(state, volume.as_str(), host, &self.local).await?;
-        Ok((BoxDevice::new(disk), self.hold(target)))
+        let opened = state::log_witness(state, volume.as_str(), host, &self.local).await;
+        self.beside(opened, &state::log_file_of(state, volume.as_str()))
+            .await
     }
 
     async fn logs(&self) -> IoResult<Vec<LogWitness>> {

@@ -70,6 +70,11 @@ pub trait Frontend<D> {
         Ok(false)
     }
 
+    /// Where clients reach the volume `name`; nothing if it is not offered here.
+    fn addresses(&self, _name: &str) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Fills in its part of a report.
     fn stats(&self, status: &mut Status);
 }

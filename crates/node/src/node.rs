@@ -13,6 +13,7 @@ mod job;
 mod jobs;
 mod late;
 mod look;
+mod made;
 mod pool;
 mod pools;
 mod queue;

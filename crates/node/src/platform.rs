@@ -7,7 +7,7 @@
 
 use crate::Later;
 use crate::event::Event;
-use block::{BoxDevice, Driver, IoResult, Nanos};
+use block::{BoxDevice, Driver, Extent, IoResult, Nanos};
 use control::address::NbdUri;
 use control::config::{self, Config, Name};
 use control::files::Files;
@@ -39,6 +39,12 @@ pub trait Platform: Clone + 'static {
         device: &config::Device,
         path: &Path,
     ) -> IoResult<(Disk<Self::Driver>, Self::Hold)>;
+
+    /// Parts of the file at `path`, in order, that read as zeroes, as far as that is known without
+    /// reading them. Nobody writes it meanwhile.
+    async fn holes(&self, _path: &Path) -> Vec<Extent> {
+        Vec::new()
+    }
 
     /// Claims the export at `uri` against other nodes; `Busy` as above.
     fn claim_export(&self, uri: &NbdUri) -> IoResult<Self::Hold>;

@@ -92,6 +92,8 @@ enum JournalState {
     Done,
     /// The origin may have a part of a group, whose newest write is so old.
     Pending(Nanos),
+    /// The origin may have a part of a group, which cannot be read as a whole.
+    Damaged(String),
     /// The origin has got that.
     Replayed(Nanos),
 }
@@ -281,6 +283,9 @@ async fn rewind_to<P: Platform>(
     let env = found.platform.local().env();
     let origin = &found.volume.origin.value;
     let pending = recovery.journal.as_ref();
+    if let Some((_, JournalState::Damaged(why))) = pending {
+        return Err(why.clone());
+    }
     let pending = pending.filter(|(_, state)| matches!(state, JournalState::Pending(_)));
     let (Some(_), Some((_, Ok(lease)))) = (pending, found.journal) else {
         return Err(format!(
@@ -352,7 +357,11 @@ async fn look_at<P: Platform>(
     };
     let age = platform.clock() - Nanos(pending.written_at);
     if !replays {
-        return Ok(JournalState::Pending(age));
+        let verified = journal.verify().await;
+        return Ok(match verified {
+            Ok(()) => JournalState::Pending(age),
+            Err(error) => JournalState::Damaged(error.to_string()),
+        });
     }
     if likeness(&superblock.identity, origin.identity.bytes()) == Likeness::Other {
         return Err(format!(

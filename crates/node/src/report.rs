@@ -108,7 +108,7 @@ impl<P: Platform> Node<P> {
 }
 
 impl<P: Platform> Node<P> {
-    fn report_pools(&self, now: Nanos) -> Vec<PoolStatus> {
+    pub(crate) fn report_pools(&self, now: Nanos) -> Vec<PoolStatus> {
         let pools = self.pools.borrow();
         pools.iter().map(|(n, p)| pool(n, p, now)).collect()
     }

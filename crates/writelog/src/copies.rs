@@ -9,7 +9,7 @@
 
 use super::stage::{Stage, Stages};
 use super::standing::{Members, Standings, gone};
-use block::{Buf, Device, Env, Fua, IoError, IoResult, Kind, Lba, Sectors, Shared, Signal};
+use block::{Buf, Device, Env, Extent, Fua, IoError, IoResult, Kind, Lba, Sectors, Shared, Signal};
 use futures_util::future::join;
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, Record, SEGMENT_BLOCKS, Uuid};
 use std::cell::Cell;
@@ -30,6 +30,21 @@ pub struct Area<P> {
     pub domain: Rc<str>,
     /// Whether what it holds may be read. One that was lost holds nothing that is true.
     pub trusted: bool,
+    /// Parts of the device, in order, that are known to read as zeroes.
+    pub holes: Vec<Extent>,
+}
+
+impl<P> Area<P> {
+    /// Whether the first block of a segment is known to be blank without reading it.
+    pub(super) fn is_blank(&self, slot: u32) -> bool {
+        let at = u64::from(slot) * u64::from(SEGMENT_BLOCKS) * BLOCK_SECTORS;
+        let header = Extent::new(self.base + Sectors(at), Sectors(BLOCK_SECTORS));
+        let next = self
+            .holes
+            .partition_point(|hole| hole.start <= header.start);
+        let hole = next.checked_sub(1).map(|before| self.holes[before]);
+        hole.is_some_and(|hole| header.end() <= hole.end())
+    }
 }
 
 pub(super) struct Copies<P> {
@@ -244,5 +259,32 @@ impl<P: Device> Copies<P> {
             }
         }
         Ok(SegmentRead { bytes, unread })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_blank_if_it_is_in_one_hole() {
+        let segment = u64::from(SEGMENT_BLOCKS) * BLOCK_SECTORS;
+        let hole = |from: u64, to: u64| Extent::new(Lba(from), Sectors(to - from));
+        let area = Area {
+            device: (),
+            base: Lba(64),
+            segments: 6,
+            member: 0,
+            domain: "".into(),
+            trusted: true,
+            holes: vec![
+                hole(0, 64 + 8),
+                hole(64 + segment, 64 + segment + 7),
+                hole(64 + 2 * segment + 1, 64 + 3 * segment),
+                hole(64 + 4 * segment, 64 + 6 * segment),
+            ],
+        };
+        let blank: Vec<u32> = (0..6).filter(|slot| area.is_blank(*slot)).collect();
+        assert_eq!(blank, [0, 4, 5]);
     }
 }

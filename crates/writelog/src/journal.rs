@@ -191,18 +191,34 @@ impl<P: Device> Journal<P> {
         let Some(commit) = self.pending.get() else {
             return Ok(None);
         };
-        for whole in [false, true] {
-            let mut at = self.half_of(commit.group) + COMMIT_BLOCKS;
-            for number in 0..commit.records {
-                let (record, data) = self.record(&commit, number, at).await?;
-                at += u64::from(record.blocks());
-                if whole {
-                    carry_out(origin, &record, data).await?;
-                }
-            }
-        }
+        self.verify().await?;
+        let to_origin = async |record, data| carry_out(origin, &record, data).await;
+        self.each(&commit, to_origin).await?;
         origin.flush().await?;
         Ok(Some(commit))
+    }
+
+    /// Whether what is pending can be read as a whole.
+    pub async fn verify(&self) -> IoResult {
+        match self.pending.get() {
+            None => Ok(()),
+            Some(commit) => self.each(&commit, async |_, _| Ok(())).await,
+        }
+    }
+
+    /// Has `work` get each record of a group, and its data.
+    async fn each(
+        &self,
+        commit: &JournalCommit,
+        mut work: impl AsyncFnMut(Record, Option<Shared>) -> IoResult,
+    ) -> IoResult {
+        let mut at = self.half_of(commit.group) + COMMIT_BLOCKS;
+        for number in 0..commit.records {
+            let (record, data) = self.record(commit, number, at).await?;
+            at += u64::from(record.blocks());
+            work(record, data).await?;
+        }
+        Ok(())
     }
 
     /// A record of a group, and its data.
@@ -214,11 +230,15 @@ impl<P: Device> Journal<P> {
     ) -> IoResult<(Record, Option<Shared>)> {
         let journal = self.superblock.borrow().journal;
         let damaged = || {
+            let superblock = self.superblock.borrow();
             let what = format!(
-                "record {number} of group {} of the journal is damaged",
-                commit.group
+                "this journal of volume {} is damaged (record {number} of group {}), so that nothing \
+                 of it is carried out; if the log is whole, `hotset pool recover {0} --keep` does \
+                 without it",
+                superblock.volume, commit.group
             );
-            IoError::new(Kind::Corrupt, what)
+            let device = self.device.geometry().name.to_string();
+            IoError::new(Kind::Corrupt, what).on(device)
         };
         let header = block(&self.device, &self.memory, at).await?;
         let record = header.and_then(|header| Record::decode(&header, journal).ok());

@@ -149,6 +149,7 @@ impl<P: Device + Clone + 'static> Ledger<P> {
                 member: at as u16,
                 domain: candidate.domain,
                 trusted: chosen.superblock.mask[at],
+                holes: candidate.holes,
             });
         }
         let mut superblock = chosen.superblock;

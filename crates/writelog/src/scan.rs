@@ -109,7 +109,9 @@ pub(super) async fn scan<P: Device>(ours: &Ours, copies: &Copies<P>, env: &Env) 
     let is_trusted = |copy: usize| area(copy).is_some_and(|area| area.trusted);
     let trusted = there.iter().copied().filter(|copy| is_trusted(*copy));
     let trusted: Vec<usize> = trusted.collect();
-    let slots: Vec<u32> = (0..copies.segments()).collect();
+    let is_blank = |copy: &usize, slot: u32| area(*copy).is_some_and(|area| area.is_blank(slot));
+    let slots = (0..copies.segments()).filter(|slot| !there.iter().all(|c| is_blank(c, *slot)));
+    let slots: Vec<u32> = slots.collect();
     for slots in slots.chunks(HEADERS_AT_ONCE) {
         let works = slots.iter();
         let works = works.map(|slot| read_blocks(copies, env, &there, *slot, 0));

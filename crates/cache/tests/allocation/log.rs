@@ -39,6 +39,7 @@ fn log(still: &Rc<Still>, pool: &Pool) -> WriteBack<Zeroes> {
             member,
             domain: domain.into(),
             trusted: true,
+            holes: Vec::new(),
         })
     };
     let config = Config {

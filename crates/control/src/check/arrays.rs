@@ -209,7 +209,7 @@ mod tests {
             ),
             (
                 array("m", "raid1", "'a','a'"),
-                "uses device a, which array m uses",
+                "array m names device a twice",
             ),
             (array("a", "raid1", "'b','c'"), "a second device is named a"),
             (array("m", "raid1", "'a','m'"), "is a member of itself"),

@@ -64,6 +64,42 @@ pub fn devices(config: &Config, problems: &mut Vec<Problem>) {
             }
         }
         written_back(volumes, device, size, problems);
+        cached(config, device, size, problems);
+    }
+}
+
+/// Appends that a device of so many bytes keeps too little of what its pool is to keep.
+fn cached(config: &Config, device: &Device, size: u64, problems: &mut Vec<Problem>) {
+    let name = &device.name.value;
+    for pool in &config.pools {
+        let line = &pool.line_size.value;
+        let lines = cache::lines_on(size, line.0);
+        if pool.devices.value.contains(name)
+            && let Some(what) = few_lines(lines, *line)
+        {
+            let what = format!("{name} of pool {} {what}", pool.name.value);
+            problems.push(Problem::new(
+                pool.devices.line,
+                what,
+                "give it a larger device",
+            ));
+        }
+    }
+}
+
+/// With less than that a pool keeps hardly anything.
+const LINES_FEW: u32 = 64;
+
+/// That a device, or all of a pool, has room for so many lines, if they are few.
+pub fn few_lines(lines: u32, line: Bytes) -> Option<String> {
+    match lines {
+        0 => Some(format!(
+            "has no room for a line of {line} beside its metadata"
+        )),
+        1..LINES_FEW => Some(format!(
+            "has room for {lines} lines of {line} alone, which keep hardly anything"
+        )),
+        _ => None,
     }
 }
 
@@ -380,6 +416,30 @@ mod tests {
             found(4608, "origin = \"d\"\nsize = \"4KiB\""),
             Vec::<String>::new()
         );
+    }
+
+    #[test]
+    fn a_device_too_small_for_its_pool_is_reported() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let text = format!(
+            "[[device]]\nname = \"d\"\npath = \"{}\"\n[[pool]]\nname = \"p\"\ndevices = [\"d\"]\n",
+            path.display()
+        );
+        for (size, expected) in [
+            (128 << 10, "6: d of pool p has no room for a line of 64 KiB"),
+            (1 << 20, "lines of 64 KiB alone, which keep hardly anything"),
+            (16 << 20, ""),
+        ] {
+            File::create(&path).unwrap().set_len(size).unwrap();
+            let mut found = Vec::new();
+            devices(&parse(&text, &mut Vec::new()), &mut found);
+            let said: String = found.iter().map(ToString::to_string).collect();
+            assert!(
+                said.contains(expected) && said.is_empty() == expected.is_empty(),
+                "{said}"
+            );
+        }
     }
 
     #[test]

@@ -68,6 +68,9 @@ pub(super) fn agree(
             let what = format!("{by} names a device {device} that does not exist");
             let remedy = "add a [[device]] of that name, or correct the name";
             problems.push(Problem::new(line, what, remedy));
+        } else if used.get(device) == Some(&by) {
+            let what = format!("{by} names device {device} twice");
+            problems.push(Problem::new(line, what, "leave it out once"));
         } else if let Some(other) = used.get(device) {
             let what = format!("{by} uses device {device}, which {other} uses");
             let remedy = "give each its own device: one would overwrite the other's data";

@@ -2,8 +2,9 @@
 
 use crate::Failure;
 use clap::Args;
+use command::print;
 use control::client::Client;
-use control::protocol::Request;
+use control::protocol::{Reply, Request};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -52,7 +53,15 @@ impl Change {
     pub fn carry_out(&self, request: &Request) -> Result<(), Failure> {
         let mut client = Client::connect(&self.control.control).map_err(Failure::runtime)?;
         let done = client.change(request, self.temporary, waits);
-        done.map(drop).map_err(Failure::runtime)
+        made(&done.map_err(Failure::runtime)?)
+    }
+}
+
+/// Prints what a change has come to.
+pub fn made(reply: &Reply) -> Result<(), Failure> {
+    match reply {
+        Reply::Made(line) => print(format!("{line}\n")),
+        _ => Ok(()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::table::Table;
 use crate::Failure;
-use crate::commands::daemon::{Change, Control, waits};
+use crate::commands::daemon::{Change, Control, made, waits};
 use clap::Subcommand;
 use control::client::Client;
 use control::job::Job as Listed;
@@ -54,7 +54,7 @@ pub fn run(command: Job) -> Result<(), Failure> {
         let job = command.job;
         let request = Request::PauseJob { job, paused };
         let mut client = Client::connect(&command.control.control).map_err(Failure::runtime)?;
-        client.command(&request).map_err(Failure::runtime)
+        made(&client.ask(&request).map_err(Failure::runtime)?)
     };
     let (control, json) = match command {
         Job::Pause(command) => return pause(command, true),
@@ -63,7 +63,7 @@ pub fn run(command: Job) -> Result<(), Failure> {
         Job::Outcome { control, change } => {
             let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
             let ended = client.outcome(&change, Some(waits));
-            return ended.map(drop).map_err(Failure::runtime);
+            return made(&ended.map_err(Failure::runtime)?);
         }
         Job::List { control, json } => (control, json),
     };

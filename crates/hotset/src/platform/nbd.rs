@@ -228,6 +228,17 @@ impl Frontend<ServedVolume<UringDriver>> for NbdSockets {
         Ok(true)
     }
 
+    fn addresses(&self, name: &str) -> Vec<String> {
+        if !self.server.server.offers(name) {
+            return Vec::new();
+        }
+        let of_volume = |uri: String| match uri.split_once('?') {
+            Some((server, socket)) => format!("{server}{name}?{socket}"),
+            None => uri + name,
+        };
+        self.uris().into_iter().map(of_volume).collect()
+    }
+
     fn stats(&self, status: &mut Status) {
         self.server.stats(status);
         status.nbd.listeners = self.uris();

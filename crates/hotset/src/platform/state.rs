@@ -28,6 +28,11 @@ pub fn file_of(state: &Path, pool: &str) -> PathBuf {
     state.join(format!("{pool}.{SUFFIX}"))
 }
 
+/// The file beside the log of a volume.
+pub fn log_file_of(state: &Path, volume: &str) -> PathBuf {
+    state.join(format!("{volume}.{LOG_SUFFIX}"))
+}
+
 fn cannot(path: &Path, cause: std::io::Error) -> IoError {
     if let Some(refused) = uring::without_descriptor(&cause) {
         return refused.on(path.display().to_string());
@@ -69,7 +74,7 @@ pub async fn log_witness(
     host: &Uring,
     local: &Local<UringDriver>,
 ) -> IoResult<(TargetId, Disk<UringDriver>)> {
-    let path = state.join(format!("{volume}.{LOG_SUFFIX}"));
+    let path = log_file_of(state, volume);
     let is_ours = |bytes: &[u8]| LogSuperblock::decode(&bytes[..BLOCK_BYTES]).is_ok();
     let (state, file) = (state.to_owned(), path.clone());
     let making = host.aside(move || make(&state, &file, LOG_WITNESS_BYTES, is_ours));

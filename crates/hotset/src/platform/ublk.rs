@@ -70,6 +70,14 @@ enum State {
     Failed(String),
 }
 
+/// The path of a device that is there.
+fn path(entry: &Entry) -> Option<String> {
+    match &*entry.borrow() {
+        State::Live(id, _) => Some(format!("/dev/{}", block_device(*id))),
+        State::Failed(_) | State::Attaching => None,
+    }
+}
+
 /// The device that a volume is to have.
 struct Plan {
     name: String,
@@ -110,11 +118,7 @@ impl UblkFrontend {
             timer.sleep(TICK).await;
         }
         let states = self.0.states.borrow();
-        let paths = states.values().filter_map(|entry| match &*entry.borrow() {
-            State::Live(id, _) => Some(format!("/dev/{}", block_device(*id))),
-            State::Failed(_) | State::Attaching => None,
-        });
-        paths.collect()
+        states.values().filter_map(path).collect()
     }
 
     /// The devices that wait for a daemon, and that `config` attaches no volume for, in a line
@@ -424,6 +428,11 @@ impl Frontend<ServedVolume<UringDriver>> for UblkFrontend {
                 }
             }
         })
+    }
+
+    fn addresses(&self, name: &str) -> Vec<String> {
+        let states = self.0.states.borrow();
+        states.get(name).and_then(path).into_iter().collect()
     }
 
     fn stats(&self, _status: &mut Status) {}

@@ -38,6 +38,10 @@ struct Open {
 }
 
 impl Open {
+    fn address(&self) -> String {
+        format!("vhost-user:{}", self.guest.socket.display())
+    }
+
     async fn end(self, grace: Nanos) {
         self.server.stop(grace).await;
         drop(self.listener);
@@ -58,10 +62,7 @@ impl VirtioFrontend {
     /// The sockets that are listened on.
     pub fn sockets(&self) -> Vec<String> {
         let open = self.open.borrow();
-        let sockets = open.values().flatten().map(|open| &open.guest.socket);
-        sockets
-            .map(|socket| format!("vhost-user:{}", socket.display()))
-            .collect()
+        open.values().flatten().map(Open::address).collect()
     }
 
     fn listen(
@@ -197,6 +198,12 @@ impl Frontend<ServedVolume<UringDriver>> for VirtioFrontend {
             let open = std::mem::take(&mut *self.open.borrow_mut());
             join_all(open.values().flatten().map(|open| open.server.stop(grace))).await;
         })
+    }
+
+    fn addresses(&self, name: &str) -> Vec<String> {
+        let open = self.open.borrow();
+        let its = open.get(name).into_iter().flatten();
+        its.map(Open::address).collect()
     }
 
     fn stats(&self, _status: &mut Status) {}

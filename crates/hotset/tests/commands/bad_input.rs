@@ -248,6 +248,11 @@ fn what_is_in_use_is_named_with_its_user() {
         "{said}"
     );
     refused(&mut serve(), 1, &["pool", "is in use by", &me]);
+    drop(device);
+    place.serve().stop();
+    let remembered = fs::File::open(place.path("state/fast.pool")).unwrap();
+    remembered.lock().unwrap();
+    refused(&mut serve(), 1, &["state/fast.pool", "is in use by", &me]);
 }
 
 #[test]

@@ -145,3 +145,53 @@ fn an_example_is_served_where_its_devices_exist() {
     let check = run(hotset().arg("check").arg(place.path("hotset.toml")));
     assert!(check.contains("no problem found"), "{check}");
 }
+
+/// What stands in a page's synopsis, by its commands: each has a line or more of its own.
+fn synopses(page: &str) -> Vec<(Vec<String>, String)> {
+    let block = page.lines().skip_while(|line| !line.starts_with("    "));
+    let block = block.take_while(|line| line.starts_with("    "));
+    let mut found: Vec<(Vec<String>, String)> = Vec::new();
+    let is_name = |word: &&str| word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
+    for line in block {
+        let Some(command) = line.strip_prefix("    hotset ") else {
+            if let Some((_, options)) = found.last_mut() {
+                *options += line;
+            }
+            continue;
+        };
+        let words = command.split_whitespace();
+        let words = words.take_while(|word| is_name(word) && !word.starts_with('-'));
+        let words: Vec<String> = words.map(str::to_owned).collect();
+        match found.iter_mut().find(|(other, _)| *other == words) {
+            Some((_, options)) => *options += line,
+            None => found.push((words, line.to_owned())),
+        }
+    }
+    found
+}
+
+#[test]
+fn a_synopsis_has_the_options_of_its_command() {
+    let mut seen = 0;
+    for page in fs::read_dir(docs("commands")).unwrap() {
+        let text = fs::read_to_string(page.unwrap().path()).unwrap();
+        for (command, synopsis) in synopses(&text) {
+            let help = run(hotset().args(&command).arg("--help"));
+            let (_, listed) = help.split_once("Options:\n").unwrap();
+            // What is said of an option is further to the right.
+            let listed = listed.lines().filter(|line| !line.starts_with("        "));
+            let options = listed.filter_map(|line| {
+                let option = line.trim().split(", ").last()?;
+                option
+                    .starts_with("--")
+                    .then(|| option.split_whitespace().next())?
+            });
+            for option in options.filter(|option| *option != "--help") {
+                let is_there = synopsis.contains(option) || synopsis.contains(" ...");
+                assert!(is_there, "{command:?} lacks {option}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 100, "{seen} options");
+}

@@ -7,6 +7,23 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 
+/// The line that a command prints, which has all of `parts`.
+fn made(place: &Place, command: &str, parts: &[&str]) -> String {
+    let said = run(&mut place.command(command));
+    assert_eq!(said.lines().count(), 1, "{said}");
+    for part in parts {
+        assert!(said.contains(part), "no {part:?} in {said}");
+    }
+    said
+}
+
+/// That the line of `file` keeps a change which begins with `text`.
+fn kept_by(file: &str, text: &str) -> String {
+    let said = fs::read_to_string(file).unwrap();
+    let at = said.lines().position(|line| line.starts_with(text));
+    format!("; kept by {file}, line {}", at.unwrap() + 1)
+}
+
 #[test]
 fn what_is_changed_is_so_after_a_restart_too() {
     let place = Place::usual();
@@ -14,14 +31,32 @@ fn what_is_changed_is_so_after_a_restart_too() {
     place.file("second", 32);
     place.file("other", 32);
     let daemon = place.serve();
-    run(&mut place.command("volume set-mode vol write-around"));
-    run(&mut place.command(&format!("pool add-device fast {}", place.text("second"))));
-    run(&mut place.command("pool remove-device fast pool"));
+    let file = place.text("hotset.toml");
+    let made = |command: &str, parts: &[&str]| made(&place, command, parts);
+    let line = |text: &str| kept_by(&file, text);
+    let reached = format!(
+        "; clients reach it at nbd+unix:///vol?socket={}",
+        place.text("nbd")
+    );
+    let said = made(
+        "volume set-mode vol write-around",
+        &["volume vol is write-around", &reached],
+    );
+    assert!(said.ends_with(&(line("mode = ") + "\n")), "{said}");
+    let again = made("volume set-mode vol write-around", &[]);
+    assert!(again.contains("says so already"), "{again}");
+    let added = format!("pool add-device fast {}", place.text("second"));
+    made(&added, &["device second is in pool fast; kept by"]);
+    let said = made(
+        "pool remove-device fast pool",
+        &["device pool has left pool fast"],
+    );
+    assert!(said.ends_with(&(line("devices = ") + "\n")), "{said}");
     let site = Site::start(&place);
     let origin = json!({"name": "other", "path": place.text("other")});
     let volume = json!({"name": "b", "origin": origin, "pool": "fast"});
     site.operate("POST", "/api/v1/volumes", &volume.to_string());
-    run(&mut place.command("volume quiesce b"));
+    made("volume quiesce b", &["volume b is quiesced"]);
     daemon.stop();
     let text = fs::read_to_string(place.path("hotset.toml")).unwrap();
     assert!(
@@ -46,7 +81,8 @@ fn what_is_changed_is_so_after_a_restart_too() {
     let devices = status["pools"][0]["devices"].as_array().unwrap();
     assert_eq!(devices.len(), 1);
     assert_eq!(devices[0]["name"], "second");
-    run(&mut place.command("volume remove b"));
+    let gone = format!("volume b is removed; its data are on its origin; {file} does not have it");
+    made("volume remove b", &[&gone]);
     daemon.stop();
     let text = fs::read_to_string(place.path("hotset.toml")).unwrap();
     assert!(!text.contains("name = \"b\""), "{text}");
@@ -58,7 +94,11 @@ fn temporary_changes_and_those_that_are_refused_leave_the_file_as_it_is() {
     let daemon = place.serve();
     let file = place.path("hotset.toml");
     let before = fs::read_to_string(&file).unwrap();
-    run(&mut place.command("volume set-mode --temporary vol pass-through"));
+    let said = run(&mut place.command("volume set-mode --temporary vol pass-through"));
+    assert!(
+        said.ends_with("; it holds until the daemon ends, and no file says it\n"),
+        "{said}"
+    );
     let site = Site::start(&place);
     let mode = r#"{"mode":"write-around"}"#;
     site.operate("PUT", "/api/v1/volumes/vol/mode?temporary", mode);
@@ -260,8 +300,9 @@ fn a_change_whose_client_leaves_is_made_and_its_outcome_reported_later() {
         let mut command = place.command(&format!("job outcome {name}"));
         match outcome {
             "" => {
-                assert_eq!(ended, "done");
-                run(&mut command);
+                let made = ended["made"].as_str().unwrap();
+                assert!(made.starts_with("volume vol is write-around; "), "{made}");
+                assert_eq!(run(&mut command), format!("{made}\n"));
             }
             why => refused(&mut command, 1, &[why]),
         }

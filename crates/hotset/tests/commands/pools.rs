@@ -78,6 +78,38 @@ fn a_pool_is_made_is_kept_over_a_restart_and_goes_without_one() {
 }
 
 #[test]
+fn a_device_with_hardly_any_room_is_reported_and_one_with_none_refused() {
+    let place = nothing();
+    place.file("tiny", 1);
+    fs::write(place.path("none"), [0; 128 << 10]).unwrap();
+    let daemon = place.serve();
+    let before = written(&place);
+    let [tiny, none, ssd] = ["tiny", "none", "ssd0"].map(|name| place.text(name));
+    let none = format!("pool add cache {none}");
+    refused(
+        &mut place.command(&none),
+        1,
+        &["too small for a line", "give it more room"],
+    );
+    assert_eq!(written(&place), before);
+    let said = run(&mut place.command(&format!("pool add cache {tiny}")));
+    assert!(
+        said.contains("lines of 64 KiB alone, which keep hardly anything"),
+        "{said}"
+    );
+    let check = run(hotset()
+        .arg("check")
+        .arg("--alone")
+        .arg(place.path("hotset.toml")));
+    assert!(check.contains("no problem found"), "{check}");
+    let said = run(&mut place.command(&format!("pool add-device cache {ssd}")));
+    assert!(!said.contains("hardly anything"), "{said}");
+    daemon.stop();
+    let said = run(hotset().arg("check").arg(place.path("hotset.toml")));
+    assert!(said.contains("tiny of pool cache has room for"), "{said}");
+}
+
+#[test]
 fn a_pool_that_cannot_have_all_its_devices_is_not_made() {
     let place = nothing();
     place.file("ext4", 64);
@@ -90,7 +122,10 @@ fn a_pool_that_cannot_have_all_its_devices_is_not_made() {
     for (devices, why) in [
         (format!("{ssd} {ext4}"), "ext"),
         (format!("{ssd} {none}"), "does not exist"),
-        (format!("{ssd} {ssd}"), "give each its own device"),
+        (
+            format!("{ssd} {ssd}"),
+            "pool cache names device ssd0 twice; leave it out once",
+        ),
         (format!("{ssd} unheard-of"), "unheard-of"),
         (format!("{ssd} --line-size 5KiB"), "line"),
         (format!("{ssd} --policy best"), "policy"),

@@ -431,15 +431,21 @@ impl<D: Device, S: Stream> Reader<D, S> {
         received
     }
 
-    /// Answers with an error and skips the payload, if there is one.
+    /// Skips the payload, if there is one, and answers with an error: a client may not look for an
+    /// answer before it has sent all of its request.
     async fn refuse(&mut self, request: &Request, refusal: Refusal) -> IoResult {
         self.server.count(|s| s.errors += 1);
+        self.skip_payload(request).await?;
         let admitted = self.link.admit(|_| 0).await;
         let pool = &self.server.env.pool;
         let Refusal { errno, why } = refusal;
         let frame = work::error(pool, &self.session, request.cookie, errno, why).await;
         admitted.keep();
         self.link.answer(frame);
+        Ok(())
+    }
+
+    async fn skip_payload(&mut self, request: &Request) -> IoResult {
         let mut left = payload_bytes(request) as usize;
         self.link.set_receiving(left > 0);
         loop {

@@ -79,6 +79,16 @@ impl Raw {
         )
     }
 
+    /// Whether the server says nothing for a moment.
+    fn is_silent(&mut self) -> bool {
+        let before = self.0.read_timeout().unwrap();
+        let moment = Some(Duration::from_millis(200));
+        self.0.set_read_timeout(moment).unwrap();
+        let read = self.0.read(&mut [0; 1]);
+        self.0.set_read_timeout(before).unwrap();
+        read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    }
+
     /// Whether the server closes without another byte.
     fn sees_the_end(mut self) -> bool {
         loop {
@@ -244,6 +254,21 @@ fn reads_not_to_be_fragmented_are_not() {
             assert_eq!((head[6..8].to_vec(), payload[3]), (vec![0x80, 1], 75));
         }
     }
+}
+
+/// A client gives up a connection on which an answer comes while it still sends the request.
+#[test]
+fn a_refused_write_is_answered_once_its_payload_has_come() {
+    const LEN: usize = (32 << 20) + 4096;
+    let served = Served::start(Setup::default());
+    let mut raw = Raw::open(&served, "vol");
+    raw.ask(WRITE, 1, 0, LEN as u32);
+    raw.put(&vec![1; LEN - 1]);
+    assert!(raw.is_silent(), "an answer before the payload");
+    raw.put(&[1]);
+    assert_eq!(raw.reply(), (22, 1));
+    raw.ask(FLUSH, 2, 0, 0);
+    assert_eq!(raw.reply(), (0, 2));
 }
 
 #[test]

@@ -81,7 +81,8 @@ impl<P: Platform> Node<P> {
             Request::Resume { volume } if !self.queue.is_about(volume) => self.resume(volume).await,
             _ => return None,
         };
-        Some(done.map_or_else(Reply::Error, |()| Reply::Done))
+        let made = |()| Reply::Made(self.made(request, false, &self.devices.config().files));
+        Some(done.map_or_else(Reply::Error, made))
     }
 
     /// Takes a change that its client does not wait for here; its name.

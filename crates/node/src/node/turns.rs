@@ -90,12 +90,13 @@ impl<P: Platform> Node<P> {
             true => self.draft(&request).await?,
             false => None,
         };
-        if let Some(files) = self.make(request, draft).await? {
+        let before = self.devices.config().files.clone();
+        if let Some(files) = self.make(request.clone(), draft).await? {
             let mut config = (*self.devices.config()).clone();
             config.files = files;
             self.devices.adopt(config);
         }
-        Ok(Reply::Done)
+        Ok(Reply::Made(self.made(&request, lasts, &before)))
     }
 
     /// Whether a change has a volume write back by a log that no file names at the next start.

@@ -13,14 +13,14 @@ use super::{Node, Served};
 use crate::arrays::{Lease, Source};
 use crate::event::Event;
 use crate::leaf::Leaf;
-use crate::log::{FoundLog, Log, WitnessFile, journal_of, patience, wanted};
+use crate::log::{Copy, FoundLog, Log, WitnessFile, journal_of, patience, wanted};
 use crate::place::{Opened, Role};
 use crate::platform::Platform;
 use crate::served_volume::AtRest;
 use crate::witness::{self, Beside};
 use block::{BoxDevice, Driver, Extent, IoError, Kind, Nanos, Sectors, WithDeadline};
 use control::config::{self, Bytes, Name, VolumeMode};
-use futures_util::future::{Either, pending, select};
+use futures_util::future::{Either, join_all, pending, select};
 use origin::{Identity, Reason, Record, Verdict, again, judge_but_for};
 use std::pin::pin;
 use std::rc::Rc;
@@ -87,6 +87,32 @@ impl<P: Platform> Node<P> {
         Ok(devices)
     }
 
+    /// What is known to read as zeroes of a device of the configuration, which is open.
+    async fn holes(&self, name: &Name) -> Vec<Extent> {
+        let config = self.devices.config();
+        let device = config.devices.iter().find(|d| d.name.value == *name);
+        match device.and_then(|device| device.path.as_ref()) {
+            Some(path) => self.platform.holes(&path.value).await,
+            None => Vec::new(),
+        }
+    }
+
+    /// A device as one that is to have a copy of a log, or its journal.
+    async fn candidate(
+        &self,
+        device: &LogDevice<P::Driver>,
+        limit: Nanos,
+    ) -> Candidate<Copy<P::Driver>> {
+        let opened = device.device.as_ref().map_err(String::clone);
+        let controller = opened.as_ref().map_or("", |(_, controller)| controller);
+        Candidate {
+            name: device.name.to_string(),
+            domain: controller.into(),
+            holes: self.holes(&device.name).await,
+            device: opened.map(|(leaf, _)| WithDeadline::new(leaf.clone(), self.env(), limit)),
+        }
+    }
+
     /// What is on the devices of its log.
     pub(super) async fn find_log(
         &self,
@@ -99,20 +125,11 @@ impl<P: Platform> Node<P> {
         let (platform, env) = (&self.platform, self.env());
         let name = &volume.name.value;
         let limit = patience(&self.devices.config(), volume);
-        let candidate = |at: usize| {
-            let LogDevice { name, device } = &devices[at];
-            let device = device.as_ref().map_err(String::clone);
-            Candidate {
-                name: name.to_string(),
-                domain: device
-                    .as_ref()
-                    .map_or("", |(_, controller)| controller)
-                    .into(),
-                device: device.map(|(leaf, _)| WithDeadline::new(leaf.clone(), self.env(), limit)),
-            }
-        };
-        let candidates = [candidate(0), candidate(1)];
-        let journal = journal_of(volume).map(|_| candidate(2));
+        let each = devices.iter().map(|device| self.candidate(device, limit));
+        let mut each = join_all(each).await.into_iter();
+        let mut next = || each.next().expect("two devices, and one of a journal");
+        let candidates = [next(), next()];
+        let journal = journal_of(volume).map(|_| next());
         if let [Ok(_), Ok(_)] = candidates.each_ref().map(|c| c.device.as_ref())
             && candidates[0].domain == candidates[1].domain
         {

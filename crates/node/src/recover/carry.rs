@@ -51,6 +51,7 @@ fn candidates<P: Platform>(found: &Found<'_, P>) -> Candidates<P::Driver> {
             Ok(lease) => Ok(WithDeadline::new(lease.leaf.clone(), env.clone(), limit)),
             Err(error) => Err(error.to_string()),
         },
+        holes: Vec::new(),
     };
     let copies = [candidate(&found.logs[0]), candidate(&found.logs[1])];
     let journal = found.journal.filter(|_| journal_of(found.volume).is_some());

@@ -62,6 +62,7 @@ impl Recovery {
                 "{name}: a journal with a group to replay, its newest write {} s old",
                 seconds(age)
             ),
+            JournalState::Damaged(why) => writeln!(f, "{why}"),
             JournalState::Replayed(age) => writeln!(
                 f,
                 "{name}: replayed a group, its newest write {} s old",
@@ -116,6 +117,10 @@ impl Recovery {
         let promise = match (self.cleaning, journal) {
             (_, Some(JournalState::Pending(_))) => {
                 "may have half of a group: `--rewind` replays that, and makes it an earlier state"
+            }
+            (_, Some(JournalState::Damaged(_))) => {
+                "may have half of a group, which its journal cannot replay: verify it, or restore a \
+                 backup"
             }
             (_, Some(JournalState::Replayed(_))) => "is an earlier state now",
             _ if self.is_other_origin => "is not the origin that it had",

@@ -136,6 +136,7 @@ async fn open(bench: &Rc<Bench>, local: &Local<SimDriver>) -> IoResult<WriteBack
             member: copy as u16,
             domain: format!("controller-{copy}").into(),
             trusted: bench.is_trusted(copy),
+            holes: Vec::new(),
         })
     };
     let members = Rc::new(Ledger(bench.clone(), env.timer.clone()));

@@ -2,7 +2,7 @@
 
 use super::choose::Found;
 use crate::pair::PairBlocks;
-use block::{Device, Env, IoResult, Lba};
+use block::{Device, Env, Extent, IoResult, Lba};
 use layout::{
     BLOCK_SECTORS, Foreign, LOG_AREA, LOG_SUPERBLOCKS, LogSuperblock, PROBE_BYTES, SuperblockError,
     foreign, log_segments,
@@ -17,6 +17,8 @@ pub struct Candidate<P> {
     pub domain: Rc<str>,
     /// The device, or why it cannot be used.
     pub device: Result<P, String>,
+    /// As [`Area::holes`](crate::Area::holes).
+    pub holes: Vec<Extent>,
 }
 
 /// What a device says of the log that it has a copy of; none if it is not one.

@@ -45,6 +45,7 @@ impl Spoiled {
             member: copy as u16,
             domain: format!("pcie{copy}").into(),
             trusted,
+            holes: Vec::new(),
         })
     }
 }

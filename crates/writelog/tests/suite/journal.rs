@@ -36,6 +36,7 @@ async fn reopened(rig: &Rig) -> Journal<Leaf> {
 
 pub fn candidate(rig: &Rig, disk: usize, name: &str) -> Candidate<BoxDevice> {
     Candidate {
+        holes: Vec::new(),
         name: name.into(),
         domain: name.into(),
         device: Ok(BoxDevice::new(rig.leaf(disk))),
@@ -100,6 +101,7 @@ fn what_cannot_be_a_journal_is_left_as_it_is() {
         let small = Some(candidate(&rig, WITNESS, "tiny"));
         refused(&rig, small, "tiny is too small: a journal needs 9 MiB").await;
         let away = Candidate {
+            holes: Vec::new(),
             device: Err("it is not there".into()),
             ..candidate(&rig, JOURNAL, "hdd9")
         };
@@ -154,6 +156,7 @@ fn what_owes_by_its_journal_keeps_it_and_one_that_is_away_is_given_up_durably() 
         let again = open(&rig, journal()).await.unwrap();
         assert_eq!(again.journal.unwrap().superblock().journal, first);
         let away = Candidate {
+            holes: Vec::new(),
             device: Err("it is not there".into()),
             ..candidate(&rig, JOURNAL, "hdd9")
         };

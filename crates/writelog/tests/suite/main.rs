@@ -100,6 +100,56 @@ fn writes_go_at_the_pools_speed_and_reach_the_origin_later() {
     });
 }
 
+/// Opens a log once more, with what is known to be blank of its devices: the reads that it takes.
+async fn reads_of(rig: &Rig, incarnation: u32, holes: &[Extent]) -> u64 {
+    let mut areas = rig.areas(8, Tapped::new);
+    let mut reads = Vec::new();
+    for area in areas.iter_mut().flatten() {
+        area.holes = holes.to_vec();
+        reads.push(area.device.reads.clone());
+    }
+    let log = rig.open_before(rig.leaf(0), config(incarnation), areas, None);
+    let log = log.await.unwrap();
+    let taken = reads.iter().map(|reads| reads.get()).sum();
+    for block in 0..3 * 100 {
+        rig.expect(&log, block, 1, 1 + block as u8 / 2).await;
+    }
+    log.close().await;
+    taken
+}
+
+#[test]
+fn headers_in_holes_are_not_read_and_all_that_is_owed_is_there() {
+    run(|rig| async move {
+        rig.control.kill(rig.disks[0]);
+        let log = rig.open(1, rig.both()).await.unwrap();
+        for block in 0..3 * 100 {
+            let data = rig.data(1, 1 + block as u8 / 2).await;
+            log.write(Lba(block * 8), data, Fua::No).await.unwrap();
+        }
+        log.flush().await.unwrap();
+        log.close().await;
+        rig.control.revive(rig.disks[0]);
+        let mut holes = Vec::new();
+        for slot in 0..8 {
+            let at = Lba(slot * u64::from(SEGMENT_BLOCKS) * 8);
+            let buf = rig.local.env().pool.get(BLOCK_BYTES).await;
+            let (header, read) = rig.leaf(1).read(at, buf).await;
+            read.unwrap();
+            if header.iter().all(|byte| *byte == 0) {
+                holes.push(Extent::new(at, Sectors(8)));
+            }
+        }
+        assert!((3..8).contains(&holes.len()), "{holes:?}");
+        let with = reads_of(&rig, 2, &holes).await;
+        let without = reads_of(&rig, 3, &[]).await;
+        assert!(
+            with + 2 * holes.len() as u64 <= without,
+            "{with} of {without}"
+        );
+    });
+}
+
 #[test]
 fn extents_show_what_the_origin_does_not_have_yet() {
     run(|rig| async move {

@@ -8,6 +8,7 @@ use writelog::{Candidate, Ledger, Members as _, Opened, Standing, Wanted, Witnes
 
 fn away(name: &str) -> Candidate<BoxDevice> {
     Candidate {
+        holes: Vec::new(),
         name: name.into(),
         domain: "".into(),
         device: Err("it is not there".into()),

@@ -128,6 +128,7 @@ impl Rig {
             member: copy as u16,
             domain: domain.into(),
             trusted: true,
+            holes: Vec::new(),
         }
     }
 
@@ -146,6 +147,7 @@ impl Rig {
                 member: area.member,
                 domain: area.domain,
                 trusted: area.trusted,
+                holes: area.holes,
             })
         })
     }
@@ -269,10 +271,11 @@ macro_rules! pass_on {
 }
 pub(crate) use pass_on;
 
-/// A disk, the bytes that were written to it, where it cannot be read, and whether it says that
+/// A disk, the reads of it, the bytes that were written to it, where it cannot be read, and whether it says that
 /// it has nothing but a hole.
 pub struct Tapped {
     pub leaf: Leaf,
+    pub reads: Rc<Cell<u64>>,
     pub written: Rc<Cell<u64>>,
     pub unreadable: Option<Lba>,
     pub hollow: bool,
@@ -282,6 +285,7 @@ impl Tapped {
     pub fn new(leaf: Leaf) -> Tapped {
         Tapped {
             leaf,
+            reads: Rc::default(),
             written: Rc::default(),
             unreadable: None,
             hollow: false,
@@ -293,6 +297,7 @@ impl Device for Tapped {
     pass_on!(geometry zero flush discard);
 
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        self.reads.set(self.reads.get() + 1);
         if self.unreadable == Some(at) {
             let error = IoError::new(Kind::Media, "an unreadable sector");
             return (buf, Err(error));

@@ -100,6 +100,7 @@ impl Life {
             rig: rig.clone(),
         };
         let candidate = |copy: usize| Candidate {
+            holes: Vec::new(),
             name: format!("log{copy}"),
             domain: format!("pcie{copy}").into(),
             device: Ok(device(copy, 1 + copy)),

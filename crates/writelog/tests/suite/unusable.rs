@@ -81,6 +81,7 @@ impl Device for Faulty {
 /// A log with these faults, and how many devices it goes without that it names.
 async fn open(rig: &Rig, faults: [Fault; 2]) -> IoResult<(WriteBack<Faulty>, usize)> {
     let candidate = |copy: usize| Candidate {
+        holes: Vec::new(),
         name: format!("log{copy}"),
         domain: format!("pcie{copy}").into(),
         device: match faults[copy] {

@@ -175,6 +175,7 @@ async fn open(
             member: copy as u16,
             domain: domain.into(),
             trusted: true,
+            holes: Vec::new(),
         })
     };
     let config = Config {
