@@ -5,9 +5,12 @@
 
 mod roff;
 
+use crate::Failure;
 use clap::builder::ValueRange;
 use clap::{Arg, ArgAction, Command};
 pub use roff::Page;
+use std::fs;
+use std::path::Path;
 
 /// Texts of a program's manual that its definition has no place for.
 pub struct Manual {
@@ -64,6 +67,13 @@ impl Manual {
             pages.push((format!("{name}.1"), self.page(command, path).finish()));
         });
         pages
+    }
+
+    /// Writes the manual page of each command into a directory.
+    pub fn write(&self, program: &Command, directory: &Path) -> Result<(), Failure> {
+        self.pages(program)
+            .into_iter()
+            .try_for_each(|(name, text)| write_page(directory, &name, &text))
     }
 
     /// The manual page of one command.
@@ -136,6 +146,14 @@ impl Manual {
         });
         out
     }
+}
+
+/// Writes one page into a directory.
+pub fn write_page(directory: &Path, name: &str, text: &str) -> Result<(), Failure> {
+    fs::write(directory.join(name), text).map_err(|cause| {
+        let directory = directory.display();
+        Failure::Runtime(format!("{directory}: {cause}; name a directory"))
+    })
 }
 
 fn with_example(program: Command, words: &[&str], example: &str) -> Command {

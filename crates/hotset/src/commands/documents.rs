@@ -5,11 +5,10 @@ use crate::definition::{COMPLETE, MANUAL};
 use clap::Command;
 use clap_complete::Shell;
 use clap_complete::env::Shells;
-use command::manual::{Manual, Page};
+use command::manual::{Manual, Page, write_page};
 use command::print;
 use control::config;
 use control::status::Counters;
-use std::fs;
 use std::path::Path;
 
 /// The reference of the configuration, or of a command, in Markdown.
@@ -54,15 +53,8 @@ pub fn manual(directory: Option<&Path>, mut program: Command) -> Result<(), Fail
     let Some(directory) = directory else {
         return print(MANUAL.page(&program, "hotset").finish());
     };
-    let mut pages = MANUAL.pages(&program);
-    pages.push(("hotset.toml.5".into(), configuration()));
-    for (name, text) in pages {
-        fs::write(directory.join(name), text).map_err(|cause| {
-            let directory = directory.display();
-            Failure::Runtime(format!("{directory}: {cause}; name a directory"))
-        })?;
-    }
-    Ok(())
+    MANUAL.write(&program, directory)?;
+    write_page(directory, "hotset.toml.5", &configuration())
 }
 
 /// The manual page of the configuration file.

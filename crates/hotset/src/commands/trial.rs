@@ -67,7 +67,7 @@ fn lines(place: &Path) -> String {
     let place = place.display();
     format!(
         "A file as slow as a disk is served as volume data, with another file as its SSD, until Ctrl-C.\n\
-         Paste into another terminal; the second nbdcopy takes a fraction of the time of the first:\n\n\
+         Paste into another terminal; the SSD answers the second nbdcopy:\n\n\
          export HOTSET_CONTROL={place}/control.sock\n\
          time nbdcopy 'nbd+unix:///data?socket={place}/nbd.sock' null:\n\
          time nbdcopy 'nbd+unix:///data?socket={place}/nbd.sock' null:\n\
