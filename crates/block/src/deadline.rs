@@ -1,4 +1,4 @@
-//! How long a device may take, in time in which the process ran.
+//! The time limit of a device, counted while the process runs.
 //!
 //! A clock runs on while the process is paused: a signal, a freezer, a suspended machine. The device had
 //! none of that time. Threads that work for it were paused as well, and its answers waited unread. A deadline
@@ -75,7 +75,7 @@ impl Future for Deadline {
 
 /// A device that fails with `Timeout` what it has not answered within a limit.
 ///
-/// What it was asked for may still be carried out: its user does not trust it any more.
+/// Requests in flight may still be carried out: the user no longer trusts the device.
 #[derive(Clone)]
 pub struct WithDeadline<D> {
     device: D,

@@ -18,7 +18,7 @@ pub struct FlushErrors {
     last: RefCell<Option<IoError>>,
 }
 
-/// How many failures an observer has had.
+/// The number of failures that an observer has had.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct Seen(u64);
 

@@ -76,7 +76,7 @@ impl<D: Device> Gate<D> {
         }))
     }
 
-    /// What lies inside.
+    /// The device inside.
     pub fn device(&self) -> &D {
         &self.0.device
     }
@@ -129,7 +129,7 @@ impl<D: Device> Gate<D> {
         self.0.lock.lock(whole, Access::Shared)
     }
 
-    /// What the bytes at `offset` hold, in runs of whole blocks that cover them.
+    /// The content of the bytes at `offset`, in runs of whole blocks that cover them.
     pub async fn extents(
         &self,
         offset: u64,

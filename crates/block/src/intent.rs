@@ -37,7 +37,7 @@ impl Intent {
         }
     }
 
-    /// How many regions there are.
+    /// The number of regions.
     pub fn regions(&self) -> usize {
         self.writes.borrow().len()
     }
@@ -87,7 +87,7 @@ impl Intent {
             .proof(|held| regions.clone().all(|region| held.has(region)))
     }
 
-    /// Whether a region is marked that some holder may not have.
+    /// True if a region is marked that some holder may not have.
     pub fn is_due(&self) -> bool {
         let marked = self.marked.now();
         self.marked.proof(|held| marked.are_in(held)).is_none()

@@ -3,7 +3,7 @@
 use crate::range_lock::{Access, RangeLock};
 use crate::units::{Extent, Lba, Sectors};
 
-/// What one task of the shard has at a time, over awaits.
+/// A value that one task of the shard has at a time, over awaits.
 #[derive(Default)]
 pub struct Mutex(RangeLock);
 

@@ -111,7 +111,7 @@ impl Pool {
         one.allocate(len).expect("made to fit it")
     }
 
-    /// What a buffer of `len` bytes takes of the pool.
+    /// The bytes of the pool that a buffer of `len` bytes takes.
     pub const fn footprint(len: usize) -> usize {
         len.div_ceil(PAGE_BYTES).next_power_of_two() * PAGE_BYTES
     }

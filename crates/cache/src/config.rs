@@ -22,7 +22,7 @@ pub struct Config {
     /// A stream that reads or writes on without a gap is not promoted beyond
     /// its first bytes; `None` promotes all. bcache's default: 4 MiB.
     pub sequential_bytes: Option<u64>,
-    /// How often a pool that remembers brings its map up to date: what it admits
+    /// The period in which a pool that remembers brings its map up to date: what it admits
     /// in one period is lost by a crash.
     pub commit_period: Nanos,
     /// A marked region stays marked until nothing was written in it for so many

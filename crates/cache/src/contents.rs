@@ -1,4 +1,4 @@
-//! What each slot of the pool holds: a validity bit and a checksum a block.
+//! The content of each slot of the pool: a validity bit and a checksum a block.
 //!
 //! Invariants:
 //!     valid(b) ⟹ the pool's copy of b is what the origin holds, and its
@@ -35,7 +35,7 @@ pub(crate) struct Contents {
     shape: Shape,
     valid: Vec<u64>,
     crc: Vec<u32>,
-    /// What the devices do not know yet; `None` if they never do.
+    /// Changes that are not on the devices yet; `None` for a pool that is not remembered.
     changes: Option<Changes>,
     /// Slots of devices that are gone round: nothing of them is to be kept.
     hidden: Vec<Range<u32>>,
@@ -76,7 +76,7 @@ impl Contents {
         ((slot.0 as usize) << self.shape.shift()) + block as usize
     }
 
-    /// Whether the first block of `run` is valid, and how many blocks from
+    /// True if the first block of `run` is valid, and how many blocks from
     /// there on are the same.
     #[inline]
     pub(crate) fn leading(&self, slot: Slot, run: Run) -> (bool, u32) {
@@ -136,7 +136,7 @@ impl Contents {
         }
     }
 
-    /// How many blocks were valid.
+    /// The number of blocks that were valid.
     pub(crate) fn invalidate(&mut self, slot: Slot, run: Run) -> u32 {
         let mut were = 0;
         self.words(slot, run, |word, mask| {
@@ -192,7 +192,7 @@ impl Contents {
         self.changes.as_ref().map_or(0, Changes::len)
     }
 
-    /// What a device says of a slot that is not in use yet.
+    /// A device's entry of a slot that is not in use yet.
     pub(crate) fn restore(&mut self, slot: Slot, valid: &Mask, crcs: &[u32]) {
         self.wipe(slot);
         let at = self.index(slot, 0);
@@ -200,7 +200,7 @@ impl Contents {
         self.set_valid(slot, valid);
     }
 
-    /// What a record of the log says of a slot that is not in use yet.
+    /// A log record's entry of a slot that is not in use yet.
     pub(crate) fn replay(&mut self, slot: Slot, change: &Change) {
         self.wipe(slot);
         self.set_valid(slot, &change.valid);

@@ -37,7 +37,7 @@ impl Origin {
         self.0.extents(extent, out).await
     }
 
-    /// What may be changed, where it is marked.
+    /// The state to change, where it is marked.
     pub(crate) fn marked(&self, _marked: Marked) -> &BoxDevice {
         &self.0
     }

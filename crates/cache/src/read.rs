@@ -72,7 +72,7 @@ fn cut(extent: Extent, whole: &[u8], mut part: Buf) -> Buf {
 enum Plan<P: Device> {
     /// The whole request is valid in one slot.
     Hit(Hit<P>),
-    /// How many blocks come from where, in order.
+    /// The sources of the blocks, with the number from each, in order.
     Pieces(Vec<(u64, Piece<P>)>),
 }
 

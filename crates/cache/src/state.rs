@@ -46,7 +46,7 @@ pub(crate) struct State<P> {
     pub(crate) history: History,
     /// Of the cache, as against those of each volume.
     pub(crate) counters: Rc<Counters>,
-    /// What the pool's devices keep, if they keep anything.
+    /// The metadata of the pool's devices, if there is any.
     pub(crate) durable: Option<Rc<Durable>>,
 }
 

@@ -19,10 +19,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What a volume is to be.
+/// The definition of a volume.
 #[derive(Clone, Debug)]
 pub struct VolumeConfig {
-    /// What errors and reports call it.
+    /// Its name in errors and reports.
     pub name: Arc<str>,
     /// Its size; all of the origin if `None`.
     pub sectors: Option<Sectors>,
@@ -85,7 +85,7 @@ impl<P: Device> Volume<P> {
         })))
     }
 
-    /// How the pool is used now.
+    /// The mode of the pool's use now.
     pub fn mode(&self) -> Mode {
         self.0.mode.get()
     }
@@ -97,17 +97,17 @@ impl<P: Device> Volume<P> {
         }
     }
 
-    /// What was decided for this volume since it was added.
+    /// The counters of this volume since it was added.
     pub fn counters(&self) -> Snapshot {
         self.0.counters.snapshot()
     }
 
-    /// Whether a request would be a part of a sequential stream, which is not promoted.
+    /// True if a request would be a part of a sequential stream, which is not promoted.
     pub fn is_streamed(&self, extent: Extent) -> bool {
         self.0.sequential.borrow().is_sequential(&covering(extent))
     }
 
-    /// Whether changes are held back; see [`Volume::quiesce`].
+    /// True if changes are held back; see [`Volume::quiesce`].
     pub fn is_quiesced(&self) -> bool {
         self.0.freeze.is_frozen()
     }

@@ -95,7 +95,7 @@ fn begin<P: Device>(volume: &Inner<P>, extent: Extent) -> Begun {
 /// A change of the origin from its begin to its end.
 struct Begun {
     marking: Option<Marking>,
-    /// What was known to be lost when it began.
+    /// The losses known at its begin.
     known: Seen,
     _flight: WriteFlight,
 }

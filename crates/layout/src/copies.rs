@@ -60,7 +60,7 @@ pub fn current_superblock(
     }
 }
 
-/// Whether the first copy is noise and no more: what follows it is the device's own.
+/// True if the first copy alone is noise: the bytes after it are the device's own.
 fn is_ours(start: Option<&[u8]>, superblock: &Superblock) -> bool {
     let (Some(start), from) = (start, SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES) else {
         return false;
@@ -147,7 +147,7 @@ mod tests {
         out
     }
 
-    /// What holds of a device with these bytes at its start and its end.
+    /// The judgement of a device with these bytes at its start and its end.
     fn holds(start: &[u8], end: &[u8]) -> Result<u64, SuperblockError> {
         let mut probe = vec![0; PROBE_BYTES];
         probe[..start.len()].copy_from_slice(start);

@@ -1,4 +1,4 @@
-//! Policy hints: what the policy has learnt, and where each line comes among all, on the device of that line.
+//! Policy hints: the learnt state of the policy, and where each line comes among all, on the device of that line.
 //!
 //! ```text
 //! bytes of what was learnt u32 | those bytes | HintRow ...
@@ -17,7 +17,7 @@ record! {
     }
 }
 
-/// What a policy has learnt, at most 4 GiB, and the lines of one device.
+/// The learnt state of a policy, at most 4 GiB, and the lines of one device.
 pub fn encode_hints(learnt: &[u8], lines: &[HintRow]) -> Vec<u8> {
     let mut bytes = (learnt.len() as u32).to_le_bytes().to_vec();
     bytes.extend(learnt);

@@ -70,7 +70,7 @@ pub struct LogSuperblock {
     pub copy: Option<u8>,
     /// The volume may owe something to its origin.
     pub owes: bool,
-    /// Which copies hold what is owed.
+    /// The copies that hold dirty data.
     pub mask: [bool; 2],
     /// The log.
     pub log: Uuid,
@@ -92,11 +92,11 @@ pub struct LogSuperblock {
     pub devices: [String; 2],
     /// The host that used it last.
     pub host: String,
-    /// What the origin is known by; at most [`IDENTITY_BYTES_MAX`].
+    /// The identity of the origin; at most [`IDENTITY_BYTES_MAX`].
     pub identity: Vec<u8>,
     /// The journal that may be replayed, and its device.
     pub journal: Option<(Uuid, String)>,
-    /// What was watched of the origin; at most [`ORIGIN_RECORD_BYTES_MAX`].
+    /// The samples of the origin; at most [`ORIGIN_RECORD_BYTES_MAX`].
     pub record: Vec<u8>,
 }
 

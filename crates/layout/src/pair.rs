@@ -11,7 +11,7 @@
 use crate::SuperblockError;
 use crate::signature::UNKNOWN;
 
-/// What is written twice.
+/// A record that is written twice.
 pub trait Paired: Sized {
     /// Reads one from its block.
     fn decode(block: &[u8]) -> Result<Self, SuperblockError>;
@@ -30,7 +30,7 @@ pub struct Pair<T> {
 }
 
 impl<T: Paired> Pair<T> {
-    /// What both blocks are.
+    /// The state of both blocks.
     pub fn of(blocks: [Option<&[u8]>; 2]) -> Pair<T> {
         let read = |block: Option<&[u8]>| match block {
             Some(block) => T::decode(block),

@@ -50,7 +50,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Key(pub u64);
 
-/// What a request does to the lines it touches.
+/// The effect of a request on the lines it touches.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Op {
     /// Reads the line, in whole or in part.
@@ -67,11 +67,11 @@ pub struct Request {
     pub op: Op,
     /// Length of the whole client request in bytes, not of its part in this line.
     pub len_bytes: u32,
-    /// What of the line is touched: a slot holds of it what was, and no more.
+    /// The touched parts of the line: a slot holds these, and no more.
     pub parts: Parts,
 }
 
-/// What the engine is to do for one access.
+/// An instruction to the engine for one access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Instruction {
     /// The line is in this slot.
@@ -103,7 +103,7 @@ pub enum Reason {
 /// The engine's veto over victims: a line with dirty data that cannot be
 /// cleaned now, or with an operation in flight, is pinned.
 pub trait Pins {
-    /// Whether the line in `slot` must stay for now.
+    /// True if the line in `slot` must stay for now.
     fn pinned(&self, slot: Slot) -> bool;
 }
 
@@ -130,7 +130,7 @@ pub struct Explanation {
     pub active: &'static str,
     /// Since when, by [`Policy::tick`].
     pub since: Nanos,
-    /// How often the rule has changed.
+    /// The number of changes of the rule.
     pub changes: u64,
     /// Each rule, and the share of recent accesses it would have missed.
     pub rules: Vec<(&'static str, f64)>,
@@ -210,7 +210,7 @@ pub trait Policy {
     /// Passes the time. Call at any steady pace, such as once a second.
     fn tick(&mut self, _now: Nanos) {}
 
-    /// What was learnt, to be given to [`Policy::restore`] after a restart;
+    /// The learnt state, for [`Policy::restore`] after a restart;
     /// empty for a policy that learns nothing beyond which lines it holds.
     fn save(&self) -> Vec<u8> {
         Vec::new()
@@ -222,7 +222,7 @@ pub trait Policy {
         saved.is_empty()
     }
 
-    /// What a self-tuning policy is doing; `None` from all others.
+    /// The rule of a self-tuning policy; `None` from all others.
     fn explanation(&self) -> Option<Explanation> {
         None
     }

@@ -1,4 +1,4 @@
-//! Whether concurrent requests on bytes could have run one after another.
+//! Checks that concurrent requests on bytes could have run one after another.
 //!
 //! Every request of a round was called before any returned, so every order is
 //! allowed; one must explain each read and the bytes left behind. All orders are
@@ -12,7 +12,7 @@ pub(super) enum Event {
     Write(Range<usize>, Vec<u8>),
 }
 
-/// Whether some order of `events` turns `before` into `after`.
+/// True if some order of `events` turns `before` into `after`.
 pub(super) fn explains(before: &[u8], events: &[Event], after: &[u8]) -> bool {
     let mut left: Vec<_> = events.iter().collect();
     search(before, &mut left, after)

@@ -147,7 +147,7 @@ impl<D: Driver> Pipes<D> {
         }
     }
 
-    /// What was sent before a close arrives, then the end.
+    /// Bytes sent before a close arrive, then the end.
     async fn end_of_stream(&self) {
         self.probe.case.enter("end of stream");
         let (here, there) = self.connected().await;

@@ -1,4 +1,4 @@
-//! What the map on the devices does not know yet.
+//! Changes of the map that are not on the devices yet.
 //!
 //! Invariant:
 //!     the map of a slot in memory differs from checkpoint and log ⟹ the slot
@@ -10,7 +10,7 @@ use policy::{Key, Slot};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What a slot's next record in the log must say.
+/// The content of a slot's next record in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Pending {
     /// The line that entered since the last record.
@@ -59,7 +59,7 @@ impl Changes {
         here
     }
 
-    /// How many slots are due.
+    /// The number of slots that are due.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

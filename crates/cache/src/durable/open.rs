@@ -37,12 +37,12 @@ use std::rc::Rc;
 
 const SUPERBLOCK_BYTES: usize = SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES;
 
-/// What was found on a device.
+/// The findings on a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found {
     /// Its lines are read back; whether it was closed in order.
     Lines {
-        /// It was closed in order.
+        /// The pool was closed in order.
         clean: bool,
     },
     /// Nothing; it is new here.
@@ -58,9 +58,9 @@ pub struct OpenReport {
     pub at: usize,
     /// Its name in this cache.
     pub id: DeviceId,
-    /// What its geometry calls it.
+    /// Its place in the geometry.
     pub name: String,
-    /// What was found on it.
+    /// The findings on it.
     pub found: Found,
 }
 
@@ -482,7 +482,7 @@ async fn witness_superblock(durability: &Durability, env: &Env) -> IoResult<Opti
     }
 }
 
-/// What is kept of a device's metadata, and what was found there.
+/// The state kept of a device's metadata, and the findings there.
 fn store(
     membership: Membership,
     bitmap: Option<Bitmap>,

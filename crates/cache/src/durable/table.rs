@@ -99,7 +99,7 @@ impl Table {
         }
     }
 
-    /// Whether a line of `volume` that holds `block` may differ from the origin.
+    /// True if a line of `volume` that holds `block` may differ from the origin.
     pub(crate) fn is_suspect(&self, volume: u32, block: u64) -> bool {
         let bit = Bitmap::bit(volume, block >> self.region_shift);
         self.intent.marked().has(bit as usize)

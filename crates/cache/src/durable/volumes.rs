@@ -25,7 +25,7 @@ impl<P: Device> Cache<P> {
         })
     }
 
-    /// What was last kept about the origin of a volume; empty if nothing was.
+    /// The last record of a volume's origin; empty if there is none.
     pub fn origin_record(&self, volume: &str) -> Vec<u8> {
         let find = |durable: &Rc<Durable>| {
             let pool = durable.superblock.now();

@@ -29,9 +29,9 @@ pub(super) const BATCH: usize = 4096;
 
 /// Why a member's map was not trusted.
 enum Unusable {
-    /// It cannot be read.
+    /// The metadata cannot be read.
     Unread(Fault),
-    /// It contradicts itself.
+    /// The metadata contradicts itself.
     Damaged,
     /// The member has left the pool: its slots may be another's by now.
     Left,

@@ -190,7 +190,9 @@ fn every_example_runs() {
             "web" => {
                 let web = session.lasting(&line.replace("8443", "0"));
                 until("the page", || {
-                    fs::read_to_string(place.path("said")).unwrap().contains("listening on")
+                    fs::read_to_string(place.path("said"))
+                        .unwrap()
+                        .contains("listening on")
                 });
                 ends(web);
             }
@@ -404,10 +406,7 @@ fn the_first_pages_run_as_they_stand() {
         .env_remove("HOTSET_CONFIG")
         .env_remove("HOTSET_CONTROL");
     let report = run(&mut shell);
-    assert!(
-        report.contains(" 66.7\n"),
-        "{report}"
-    );
+    assert!(report.contains(" 66.7\n"), "{report}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is known of a line at its last access, as a small number: how often it
+//! The class of a line at its last access, a small number: how often it
 //! was seen, how far apart the last two accesses were, and the shape of the
 //! request. Lines of one class are expected to be reused alike.
 

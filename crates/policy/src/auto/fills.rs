@@ -1,4 +1,4 @@
-//! How likely reads of a resident line find there what they ask for.
+//! The chance that reads of a resident line hit.
 //!
 //! A slot holds of its line only what was asked for since the line came. For each number of
 //! parts held and of uses so far: how many reads of the sample came next, and how many of them
@@ -33,10 +33,10 @@ const STAY_MAX: f32 = 0.9;
 const STAYS_MAX: f32 = 8192.0;
 const ALL: usize = 0;
 
-/// How many reads, and how many of these and the next ones found all.
+/// The number of reads, and of those among these and the next that found all.
 pub(crate) type Cell = [f32; 2];
 
-/// What was observed, and what follows.
+/// Observations, and the estimate that follows.
 #[derive(Clone, Debug)]
 pub(crate) struct Fills {
     cells: [[Cell; COLUMNS]; ROWS],

@@ -18,7 +18,7 @@ pub(crate) struct Ghosts {
     sets: Vec<[u32; WAYS]>,
 }
 
-/// What a ghost remembers.
+/// The memory of a ghost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ghost {
     pub(crate) age: u32,

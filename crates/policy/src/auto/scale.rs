@@ -55,7 +55,7 @@ impl Scale {
         }
     }
 
-    /// What an age counts among lines seen equally often: less than one use.
+    /// The weight of an age among lines seen equally often: less than one use.
     pub(crate) fn tie(&self, age: u32) -> f32 {
         (age as f32 / (self.lines * 1024) as f32).min(0.9)
     }
