@@ -9,7 +9,7 @@
 //!     a pause of the process, of whatever length, costs a device at most one tick
 //!     a process that is late at each tick waits for at most twice the ticks
 //!
-//! Not here: what becomes of a device whose deadline has passed.
+//! Not here: the fate of a device whose deadline has passed.
 
 use crate::buf::{Buf, Shared};
 use crate::device::{Content, Device, Geometry};
@@ -73,7 +73,7 @@ impl Future for Deadline {
     }
 }
 
-/// A device that fails with `Timeout` what it has not answered within a limit.
+/// A device that fails requests with `Timeout` if they are not answered within a limit.
 ///
 /// Requests in flight may still be carried out: the user no longer trusts the device.
 #[derive(Clone)]

@@ -127,7 +127,7 @@ pub trait Driver: 'static {
     /// nobody waits any more. Never blocks and never completes inside the call.
     fn submit(&mut self, token: Token, target: TargetId, op: Op);
 
-    /// Appends what is due to `done`. If nothing is, blocks (in a simulation:
+    /// Appends due completions to `done`. If there are none, blocks (in a simulation:
     /// lets the world move) until a completion, an unpark, or `deadline`.
     /// A deadline in the past makes it a poll.
     fn park(&mut self, deadline: Nanos, done: &mut Vec<Completion>);
@@ -166,7 +166,7 @@ pub enum Progress {
 
 /// A shard as its host drives it: `turn` and `park` alternate.
 pub trait Turn {
-    /// Runs what can run now.
+    /// Runs every task that can run now.
     fn turn(&mut self) -> Progress;
     /// Collects completions from the driver, waiting until `deadline` at most.
     fn park(&mut self, deadline: Nanos);

@@ -22,7 +22,7 @@ use std::ops::Deref;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Version(u64);
 
-/// That what was asked for is durable. Only [`Durable`] gives one.
+/// Proof that a change is durable. Only [`Durable`] gives one.
 #[must_use]
 #[derive(Debug)]
 pub struct Proof(());
@@ -34,7 +34,7 @@ struct Held<T> {
     state: T,
 }
 
-/// State in memory, and what devices have of it.
+/// State in memory, and its images on devices.
 #[derive(Debug)]
 pub struct Durable<T> {
     now: RefCell<T>,
@@ -88,7 +88,7 @@ impl<T: Clone> Durable<T> {
         durable
     }
 
-    /// The state in memory: what is not proved of it may be gone after a crash.
+    /// The state in memory: changes without proof may be gone after a crash.
     pub fn now(&self) -> Ref<'_, T> {
         self.now.borrow()
     }

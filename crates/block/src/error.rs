@@ -65,7 +65,7 @@ impl Kind {
     }
 }
 
-/// Why an operation failed, where, and what lay beneath it.
+/// The kind of a failure, its place and its source.
 #[derive(Debug)]
 pub struct IoError(Box<Inner>);
 
@@ -105,7 +105,7 @@ impl IoError {
         self
     }
 
-    /// Attaches what lay beneath.
+    /// Attaches the source.
     pub fn because(
         mut self,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,

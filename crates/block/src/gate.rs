@@ -235,7 +235,7 @@ impl<D: Device> Inner<D> {
         self.env.pool.take(cover.blocks.len.bytes() as usize)
     }
 
-    /// Reads what stays of the blocks at the ends, lets `change` write the bytes inside,
+    /// Reads the bytes that stay of the blocks at the ends, lets `change` write the bytes inside,
     /// writes them all back. The caller holds the range.
     async fn merge(&self, cover: &Cover, fua: Fua, change: impl FnOnce(&mut [u8])) -> IoResult {
         let overwritten = cover.between(self.device.geometry().block);

@@ -36,7 +36,7 @@ impl InFlight {
         self.count() == 0
     }
 
-    /// Counts one until what is returned is dropped.
+    /// Counts one until the returned guard is dropped.
     pub fn enter(self: &Rc<Self>) -> Entered {
         self.begin();
         Entered(self.clone())

@@ -56,12 +56,12 @@ impl Intent {
         new
     }
 
-    /// Marks what was found to be marked on a device.
+    /// Marks the regions that a device has marked.
     pub fn found(&self, regions: &Regions) {
         self.marked.change(|marked| marked.merge(regions));
     }
 
-    /// Marks every region, for what was found says nothing.
+    /// Marks every region, for the bitmap found is unusable.
     pub fn found_all(&self) {
         self.marked.change(Regions::add_all);
     }

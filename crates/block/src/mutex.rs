@@ -8,7 +8,7 @@ use crate::units::{Extent, Lba, Sectors};
 pub struct Mutex(RangeLock);
 
 impl Mutex {
-    /// Waits until nobody has it; it is free again when what is returned is dropped.
+    /// Waits until the value is free; the value is free again when the returned guard is dropped.
     pub async fn lock(&self) -> impl Drop {
         let all = Extent::new(Lba::ZERO, Sectors(1));
         self.0.lock(all, Access::Exclusive).await

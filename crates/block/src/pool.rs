@@ -15,7 +15,7 @@
 //! Memory is bounded by credits, never by waiting for it while holding some:
 //! frontends hold at most half of the pool for their requests, layers that need
 //! more than one further buffer of a request's size have a [`crate::Reserve`],
-//! and background work takes what is free (`try_get`). What a device that does
+//! and background work takes free buffers (`try_get`). What a device that does
 //! not answer keeps is beyond that: if the arena has no room then, the system
 //! gives the memory, and takes it back when the buffer is dropped.
 

@@ -1,4 +1,4 @@
-//! The other side of a block device: what a kernel, or a guest, asks of the one that it
+//! The other side of a block device: requests of a kernel, or a guest, to the one that it
 //! has from us.
 
 use crate::buf::{Buf, Shared};

@@ -1,4 +1,4 @@
-//! Operations on the pool in flight, and what has happened to their blocks.
+//! Operations on the pool in flight, and the state of their blocks.
 //!
 //! Invariants:
 //!     a slot with an operation in flight is pinned: the policy keeps its line,
@@ -8,7 +8,7 @@
 //!     a client write to b began while a pool write to b was in flight ⟹ the
 //!     pool write is poisoned, and makes nothing valid
 //!
-//! In flight is what costs memory here, not the pool's size.
+//! Operations in flight cost memory here, not the pool's size.
 
 use crate::budget::Permit;
 use crate::contents::Contents;

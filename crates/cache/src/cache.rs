@@ -95,7 +95,7 @@ impl<P: Device> Cache<P> {
         self.add_member(device, None)
     }
 
-    /// Puts a device into the pool; what is known of its metadata in `store`.
+    /// Puts a device into the pool, with the state of its metadata in `store`.
     pub(crate) fn add_member(
         &self,
         device: PoolDevice<P>,

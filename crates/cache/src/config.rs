@@ -50,7 +50,7 @@ pub const LINE_BYTES_MIN: u32 = BLOCK_BYTES as u32;
 pub const LINE_BYTES_MAX: u32 = 1 << 20;
 
 impl Config {
-    /// Refuses what no cache can be built from, naming the remedy.
+    /// Refuses a configuration that no cache can be built from, naming the remedy.
     pub fn check(&self) -> IoResult {
         let refuse = |what: String| Err(IoError::new(Kind::Invalid, what));
         if !self.line_bytes.is_power_of_two()

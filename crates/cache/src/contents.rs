@@ -1,7 +1,7 @@
 //! The content of each slot of the pool: a validity bit and a checksum a block.
 //!
 //! Invariants:
-//!     valid(b) ⟹ the pool's copy of b is what the origin holds, and its
+//!     valid(b) ⟹ the pool's copy of b equals the origin's, and its
 //!                 CRC32C is crc(b)
 //!     a pool write to b in flight ⟹ not valid(b)
 //!
@@ -42,7 +42,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// `remembers` says whether the pool's devices keep what is here.
+    /// `remembers` says whether the pool's devices keep this map.
     pub(crate) fn new(shape: Shape, remembers: bool) -> Contents {
         Contents {
             shape,
@@ -181,13 +181,13 @@ impl Contents {
         self.hidden.retain(|hidden| hidden != slots);
     }
 
-    /// Takes what the device of `slots` does not know yet.
+    /// Takes the changes that the device of `slots` does not have yet.
     pub(crate) fn take_changes(&mut self, slots: &Range<u32>) -> BTreeMap<u32, Pending> {
         let changes = self.changes.as_mut();
         changes.map_or_else(BTreeMap::new, |changes| changes.take(slots))
     }
 
-    /// Slots that differ from what the devices know.
+    /// Slots that differ from the devices' entries.
     pub(crate) fn changes_due(&self) -> usize {
         self.changes.as_ref().map_or(0, Changes::len)
     }

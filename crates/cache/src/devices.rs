@@ -176,7 +176,7 @@ impl<P: Device> Devices<P> {
         self.members.iter().find(|member| member.id == id).cloned()
     }
 
-    /// The devices that serve and keep what they hold.
+    /// The devices that serve and keep their lines.
     pub(crate) fn kept(&self) -> Vec<Rc<Member<P>>> {
         let kept = |m: &&Rc<Member<P>>| m.store.is_some() && m.state.get() == DeviceState::Online;
         self.members.iter().filter(kept).cloned().collect()

@@ -22,7 +22,7 @@ impl Mode {
     /// Every mode.
     pub const ALL: [Mode; 3] = [Mode::WriteThrough, Mode::WriteAround, Mode::PassThrough];
 
-    /// True if reads look for their blocks in the pool, and bring what they miss there.
+    /// True if reads look for their blocks in the pool, and promote their misses.
     #[inline]
     pub(crate) fn caches_reads(self) -> bool {
         self != Mode::PassThrough

@@ -222,7 +222,7 @@ impl<P: Device> State<P> {
         bad
     }
 
-    /// Records what a device did wrong; ejects it if that was too much.
+    /// Records a fault of a device; ejects the device after too many.
     pub(crate) fn fault(&mut self, member: &Member<P>, fault: Fault, now: Nanos) {
         if member.health.fault(fault, now) {
             self.eject(member, fault);

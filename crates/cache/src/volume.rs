@@ -137,7 +137,7 @@ impl<P: Device> Volume<P> {
         Ok(())
     }
 
-    /// Lets what [`Volume::quiesce`] holds back go on. `Invalid` if it held nothing.
+    /// Resumes the writes that [`Volume::quiesce`] holds back. `Invalid` if it held nothing.
     pub fn resume(&self) -> IoResult {
         if !self.0.freeze.thaw() {
             let what = "it is not quiesced";
@@ -151,7 +151,7 @@ impl<P: Device> Volume<P> {
     /// many there are: what its origin holds may have been replaced by others.
     /// Durable when it returns. Writes wait meanwhile, as for [`Volume::quiesce`].
     ///
-    /// Reads that have begun may still return what was there before. The lines
+    /// Reads in flight may still return the former bytes. The lines
     /// make room as others need it.
     pub async fn invalidate(&self) -> IoResult {
         let held = self.0.freeze.freeze();
@@ -172,7 +172,7 @@ impl<P: Device> Volume<P> {
             let old = volume.id();
             let id = cache.other_id(old)?;
             cache.suspect_again(old, id).await;
-            // What was read before is neither joined nor promoted any more.
+            // Earlier reads are neither joined nor promoted any more.
             drop(volume.flights.begin_write(0..u64::MAX));
             volume.writes.set_id(id);
             volume.counters.count(Counter::Invalidations);

@@ -34,7 +34,7 @@ fn superblock(bytes: Option<&[u8]>, tail: &[u8]) -> Result<Superblock, Superbloc
 }
 
 /// The superblock that holds, of its two copies and the bytes of the first. If neither
-/// can be read: what the better one is.
+/// can be read: the state of the better one.
 ///
 /// A device that held nothing gets its second copy before its first when it becomes a
 /// member. If the power goes in the midst of that, it has nothing, or the second copy
@@ -88,7 +88,7 @@ pub fn witness_superblock(
     newest(first, second)
 }
 
-/// The newer of two copies. If neither can be read: what the better one is.
+/// The newer of two copies. If neither can be read: the state of the better one.
 pub fn newest(
     a: Result<Superblock, SuperblockError>,
     b: Result<Superblock, SuperblockError>,

@@ -1,7 +1,7 @@
 //! The identity of a device, as records of origins and superblocks of logs keep it.
 //!
 //! An identity is a text, or a set of facts. A text is a name that somebody vouches for: the
-//! URI of an export, the number of an array. Facts are what a kernel says of a device.
+//! URI of an export, the number of an array. Facts come from the kernel.
 //!
 //! ```text
 //! text of at most 64 bytes, the first of which is no 1
@@ -12,7 +12,7 @@
 //!     one hard fact differs ⟹ two devices
 //!     a path proves nothing: the kernel gives names again at each start
 //!
-//! Not here: what a device holds, which may prove or refute what its identity leaves open.
+//! Not here: the content of a device, which may prove or refute what its identity leaves open.
 
 use std::collections::BTreeMap;
 use twox_hash::XxHash3_64;

@@ -1,4 +1,4 @@
-//! The journal of write-back: what its origin is about to get at once, on a device that does
+//! The journal of write-back: the group that its origin is about to get at once, on a device that does
 //! not fail with those of the log.
 //!
 //! ```text

@@ -17,7 +17,7 @@
 //! The log of write-back (`log_superblock`, `segment`, `log_record`, `summary`) and its journal have devices of their own.
 //! The metadata of arrays' members is `array`.
 //!
-//! Not here: when what is written, and what follows from damage (`cache`, `raid`).
+//! Not here: the order of writes, and the consequences of damage (`cache`, `raid`).
 
 pub mod array;
 mod bitmap;

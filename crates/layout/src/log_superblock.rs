@@ -1,4 +1,4 @@
-//! The superblock of a write-back log: what a device holds for which volume, and which
+//! The superblock of a write-back log: the volume of a device, and which
 //! devices may be trusted. Two copies on each of both devices, and two in the witness, the
 //! file beside them.
 //!
@@ -207,7 +207,7 @@ impl LogSuperblock {
     }
 
     /// The one that holds, of the two blocks of a device or of the witness that could be read.
-    /// If neither can be: what the better one is.
+    /// If neither can be: the state of the better one.
     pub fn newest(blocks: [Option<&[u8]>; 2]) -> Result<LogSuperblock, SuperblockError> {
         Pair::of(blocks).newest
     }

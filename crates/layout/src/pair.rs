@@ -23,7 +23,7 @@ pub trait Paired: Sized {
 
 /// Two blocks, as far as they could be read.
 pub struct Pair<T> {
-    /// The one that holds. If neither does: what the better one is.
+    /// The one that holds. If neither does: the state of the better one.
     pub newest: Result<T, SuperblockError>,
     /// The first is to be written first: it is the older, or none.
     pub first_is_worse: bool,

@@ -11,7 +11,7 @@ pub(crate) const LOG_MAGIC: [u8; 8] = *b"WRITEBAK";
 /// The magic of its journal's superblock.
 pub(crate) const JOURNAL_MAGIC: [u8; 8] = *b"WRITEJNL";
 
-/// Magic bytes: where, what, and whose they are.
+/// Magic bytes, their place, and their owner.
 ///
 /// From the superblocks as documented by the file systems: ext (1080, 0xEF53),
 /// XFS, Btrfs (65600), LVM's label (one of the first four sectors), LUKS, swap

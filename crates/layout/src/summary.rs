@@ -1,4 +1,4 @@
-//! The summary of a segment of the write-back log: what its records changed, so that an opening
+//! The summary of a segment of the write-back log: the changes of its records, so that an opening
 //! need not read them. The header of the next segment has it, which has room for it.
 //!
 //! After [`SummaryRow`] each record has, as LEB128 of at most 64 bits but for the last: the

@@ -126,7 +126,7 @@ impl<I: Index> Auto<I> {
         }
     }
 
-    /// For up to `slots` lines, always by this rule: to measure what the choice is worth.
+    /// For up to `slots` lines, always by this rule: to measure the worth of the choice.
     pub fn fixed(universe: I::Universe, slots: u32, rule: Expert) -> Auto<I> {
         Auto {
             active: rule,

@@ -123,7 +123,7 @@ impl<F: Fn(Slot) -> bool> Pins for F {
     }
 }
 
-/// Why a self-tuning policy does what it does.
+/// The state of a self-tuning policy, for reports.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Explanation {
     /// The rule in force.
@@ -141,7 +141,7 @@ pub struct Explanation {
 /// Usable as `Box<dyn Policy>` (one virtual call an access) or as a concrete
 /// type that the compiler inlines.
 pub trait Policy {
-    /// Records one access to `key` and says what to do.
+    /// Records one access to `key` and returns the instruction.
     ///
     /// `pins` is asked only about slots that are about to be replaced. On
     /// `Replace` the victim is forgotten at once; if the fill then fails, call
@@ -187,7 +187,7 @@ pub trait Policy {
     /// bytes of [`Policy::save`]; afterwards build a policy of the same name
     /// and size, `restore` the bytes, `adopt` the lines in the stored order.
     /// Lines that are no longer valid are left out. Another policy may adopt
-    /// them too: it uses of the heat what it understands.
+    /// them too: it uses the parts of the heat that it knows.
     fn export(&self, visit: &mut dyn FnMut(Key, Slot, Heat));
 
     /// Makes the slots `..total` exist; those added are free. Allocates.
@@ -216,7 +216,7 @@ pub trait Policy {
         Vec::new()
     }
 
-    /// Takes up what [`Policy::save`] returned. Returns false, and changes
+    /// Takes up the bytes of [`Policy::save`]. Returns false, and changes
     /// nothing, if the bytes are damaged or from another version.
     fn restore(&mut self, saved: &[u8]) -> bool {
         saved.is_empty()

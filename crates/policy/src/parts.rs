@@ -11,7 +11,7 @@ pub struct Parts(u16);
 const LOG: u32 = u16::BITS.trailing_zeros();
 
 /// The ones of each byte: without the processor's own instruction, which the oldest ones lack,
-/// a third of what counting them takes.
+/// a third of the time of counting them.
 const ONES: [u8; 256] = {
     let mut ones = [0; 256];
     let mut byte = 0;

@@ -45,7 +45,7 @@ pub struct Load {
 pub struct Backlog {
     /// Bytes a second that it takes.
     pub rate: f64,
-    /// Share of the bytes written while what it was owed is what it takes in half of `max_lag`, or more.
+    /// Share of the bytes written while the dirty data exceeds the origin's rate times half of `max_lag`.
     pub paced_share: f64,
     /// Share of the time in which it was.
     pub behind_share: f64,

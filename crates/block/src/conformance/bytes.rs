@@ -67,7 +67,7 @@ impl Model {
         }
     }
 
-    /// The first sector of `bytes`, read from `at`, that is not what it must be.
+    /// The first sector of `bytes`, read from `at`, that is wrong.
     pub(super) fn verify(&self, at: Lba, bytes: &[u8]) -> Result<(), String> {
         for (lba, found) in (at.0..).zip(bytes.chunks(SECTOR)) {
             let expected: &[u8] = match self.0.get(&lba) {

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-/// A request of a round, and what a read returned.
+/// A request of a round, and the bytes that a read returned.
 pub(super) enum Event {
     Read(Range<usize>, Vec<u8>),
     Write(Range<usize>, Vec<u8>),

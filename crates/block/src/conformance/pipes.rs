@@ -171,7 +171,7 @@ impl<D: Driver> Pipes<D> {
         self.probe.with(|d| d.close(there));
     }
 
-    /// A close ends what waits on this side, and what comes later.
+    /// A close ends operations that wait on this side, and later ones.
     async fn closed_here(&self) {
         self.probe.case.enter("closed on this side");
         let (here, there) = self.connected().await;

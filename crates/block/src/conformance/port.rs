@@ -85,7 +85,7 @@ enum How {
     Serve,
     /// Every third place fails.
     Fail,
-    /// Asks first for what the tag does not wait for.
+    /// Gives first an answer that the tag does not wait for.
     BreakRules,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Checked on every call:
 //!     a completion's token is in flight, and then no more
-//!     what the operation owned comes back with it, the same memory
+//!     buffers of the operation come back with it, the same memory
 //!     `now` never goes back
 //!     nothing takes longer than [`TIMEOUT`]
 

@@ -165,7 +165,7 @@ impl<C: Connector, L: Listener> Suite<'_, C, L> {
         }
     }
 
-    /// A close ends what waits on this side, and what comes later.
+    /// A close ends operations that wait on this side, and later ones.
     async fn closed_here(&self) {
         self.case.enter("closed on this side");
         let (here, there) = self.connected().await;

@@ -46,12 +46,12 @@ impl Changes {
         self.0.entry(slot.0).or_default();
     }
 
-    /// Forgets what is due for `slots`: their device is lost.
+    /// Forgets due changes of `slots`: their device is lost.
     pub(crate) fn forget(&mut self, slots: &Range<u32>) {
         self.take(slots);
     }
 
-    /// Takes what is due for `slots`, in order.
+    /// Takes due changes of `slots`, in order.
     pub(crate) fn take(&mut self, slots: &Range<u32>) -> BTreeMap<u32, Pending> {
         let mut here = self.0.split_off(&slots.start);
         let mut after = here.split_off(&slots.end);

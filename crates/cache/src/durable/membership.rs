@@ -1,4 +1,4 @@
-//! Which pool a device is of, and whether what is on it is trusted.
+//! The pool of a device, and the trust in its content.
 //!
 //! Not here: reading the superblocks (`open`).
 

@@ -16,7 +16,7 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// Nothing is known of what they hold.
+    /// Their content is unknown.
     pub(super) fn forget(&self) {
         self.last.set(None);
         self.tables.take();
@@ -73,7 +73,7 @@ impl Store {
         self.at(self.plan.log, sequence % self.plan.log.blocks)
     }
 
-    /// Blocks of the log that hold what no checkpoint covers.
+    /// Blocks of the log that no checkpoint covers.
     pub(crate) fn log_used(&self) -> u64 {
         self.log_next.get() - self.log_start.get()
     }

@@ -106,7 +106,7 @@ pub(super) async fn write_superblocks<P: Device>(core: &Rc<Core<P>>, durable: &R
     }
 }
 
-/// All superblocks say what `image` says.
+/// All superblocks have the content of `image`.
 fn known_to_all(durable: &Durable, image: Image<PoolState>) {
     let _proof = image.written();
     durable.marked.notify();

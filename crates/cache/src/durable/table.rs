@@ -7,7 +7,7 @@
 //!     r is cleared ⟹ nothing was in flight in r since a commit of the map
 //!         began, which is durable, as are the origin's writes before it
 //!
-//! **What a bit costs.** A region's first write waits for a write and a flush
+//! **The cost of a bit.** A region's first write waits for a write and a flush
 //! of every pool device. A load that touches ever new regions would pay that for
 //! each group of its writes, so each such wait must be earned by
 //! [`WRITES_PER_BIT`] writes; if it was not, the run of regions that is marked

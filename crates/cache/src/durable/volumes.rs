@@ -1,4 +1,4 @@
-//! The volumes that a pool remembers, and what is kept of their origins.
+//! The volumes that a pool remembers, and the records of their origins.
 
 use super::Durable;
 use super::bitmap::Marking;
@@ -62,7 +62,7 @@ impl<P: Device> Cache<P> {
         durable.note();
     }
 
-    /// Makes what the pool remembers of its volumes durable.
+    /// Makes the pool's table of volumes durable.
     pub async fn remember(&self) {
         let Some(durable) = self.durable().cloned() else {
             return;
@@ -75,7 +75,7 @@ impl<P: Device> Cache<P> {
                 write_superblocks(&core, &durable).await;
             }
         };
-        // What it has begun to write, memory takes for written.
+        // Memory takes writes in flight for written.
         self.0.env.spawn.persist(writing).await;
     }
 

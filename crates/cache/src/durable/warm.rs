@@ -252,7 +252,7 @@ async fn adopt<P: Device>(core: &Rc<Core<P>>, durable: &Durable) {
                 *ranked = true;
             }
         }
-        // What came since is the newest.
+        // Later entries are the newest.
         let others = (0..).zip(ranked).filter(|(_, ranked)| !ranked);
         lines.extend(others.map(|(slot, _)| Line {
             rank: u32::MAX,

@@ -277,7 +277,7 @@ mod tests {
         }
     }
 
-    /// A checksum says nothing of what the numbers mean.
+    /// A checksum does not show that the numbers make sense.
     #[test]
     fn numbers_that_cannot_be_are_refused() {
         for (number, tail, runs, is_possible) in [

@@ -5,7 +5,7 @@
 //!     decode(encode(x)) = x
 //!     a single changed bit in anything encoded here is seen
 //!
-//! Not here: what a superblock means, and when what is written (`raid`).
+//! Not here: the meaning of a superblock, and the order of writes (`raid`).
 
 pub mod bitmap;
 pub mod journal;

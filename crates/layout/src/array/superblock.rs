@@ -2,7 +2,7 @@
 //!
 //! Version 3 is written. Version 2, which knew of no sectors that one member alone lacks, is read.
 //!
-//! Not here: which numbers fit each other, and what they mean (`raid`).
+//! Not here: which numbers fit each other, and their meaning (`raid`).
 
 use super::{MEMBERS_MAX, has_checksum, set_checksum};
 use crate::BLOCK_BYTES;

@@ -96,7 +96,7 @@ impl Hazards {
         self.fills.evicted(line);
     }
 
-    /// The chance that the next read of `line` finds what it asks for.
+    /// The chance that the next read of `line` hits.
     #[inline(always)]
     pub(crate) fn found(&self, line: Line) -> f32 {
         self.fills.chance(line)
@@ -149,7 +149,7 @@ impl Hazards {
         &self.fills
     }
 
-    /// From what [`Hazards::rows`] gave, by position; absent rows are empty.
+    /// From the rows of [`Hazards::rows`], by position; absent rows are empty.
     pub(crate) fn from_rows(
         rows: impl Iterator<Item = (usize, [[f32; 2]; BUCKETS])>,
         fills: Fills,

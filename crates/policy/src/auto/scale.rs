@@ -1,4 +1,4 @@
-//! Ages as parts of the pool, so that what is learned is the same at every size.
+//! Ages as parts of the pool, so that learnt state is the same at every size.
 
 /// Ages that depend on the size of the pool.
 #[derive(Clone, Copy, Debug)]

@@ -18,7 +18,7 @@ pub(super) enum Flaw {
     KeepsABuffer,
 }
 
-/// One end of a connection: what has arrived there, and its peer's number.
+/// One end of a connection: the bytes that have arrived there, and its peer's number.
 struct End {
     arrived: VecDeque<u8>,
     peer: usize,
