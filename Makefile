@@ -11,18 +11,19 @@
 # make deb     Debian packages, into target/debian; PROFILE=demo builds in less time
 # make test-deb  the package of PROFILE in a booted Debian 12, in two minutes: install, reboot, upgrade, purge
 # make notices licences of all that the programs contain; refuses one that about.toml does not accept
+# make book    the manual of docs/ as HTML, in target/book
 # make models  the plots of docs/models.md
 #
 # Each installs the Debian packages it lacks, and says which.
 
 SHELL := bash
-PACKAGES_TEST := fio libnbd-bin nbdkit qemu-utils e2fsprogs fuse3 mount openssl shellcheck util-linux xfsprogs btrfs-progs lvm2 prometheus tmux chromium chromium-driver
+PACKAGES_TEST := fio libnbd-bin mandoc zsh fish bsdutils nbdkit qemu-utils e2fsprogs fuse3 mount openssl shellcheck util-linux xfsprogs btrfs-progs lvm2 prometheus tmux chromium chromium-driver
 PACKAGES_STACK := postgresql libnbd-bin e2fsprogs fuse3 mount util-linux
 PACKAGES_BENCH := fio valgrind nbdkit qemu-utils jq
 PACKAGES_DEMO := nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux util-linux-extra
-SHELL_SCRIPTS := tools/install tools/deb tools/page-notices packaging/postinst packaging/postrm packaging/test tools/time-write-back vm/prepare vm/run vm/test vm/with-forwards vm/guest/init $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
+SHELL_SCRIPTS := tools/install tools/deb tools/book tools/page-notices packaging/postinst packaging/postrm packaging/test tools/time-write-back vm/prepare vm/run vm/test vm/with-forwards vm/guest/init $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
 
-.PHONY: demo test lint clippy shellcheck unit unit-parts unit-commands unit-others guest bench soak fuzz mutants models page page-pictures page-audit deps-test quick deb test-deb notices
+.PHONY: demo test lint clippy shellcheck unit unit-parts unit-commands unit-others guest bench soak fuzz mutants models page page-pictures page-audit deps-test quick deb test-deb notices book
 
 demo:
 	tools/install $(PACKAGES_DEMO)
@@ -140,6 +141,11 @@ page-audit:
 	cd tools/page-audit && npm ci --no-audit --no-fund
 	cargo build --release --quiet -p hotset
 	HOTSET=$(CURDIR)/target/release/hotset cargo test --workspace --test commands watching:: -- --ignored --nocapture --test-threads 1
+
+book:
+	mdbook --version >/dev/null 2>&1 || cargo install --locked mdbook
+	tools/book
+	@echo target/book/index.html
 
 models:
 	cargo run --release --quiet -p drives --example plot_models

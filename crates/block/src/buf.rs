@@ -114,7 +114,7 @@ impl Buf {
         Ok(whole)
     }
 
-    /// Whether `tail` begins where this ends.
+    /// True if `tail` begins where this ends.
     pub(crate) fn is_before(&self, tail: &Buf) -> bool {
         self.0.arena == tail.0.arena
             && self.0.page == tail.0.page

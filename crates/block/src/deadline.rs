@@ -1,4 +1,4 @@
-//! How long a device may take, in time in which the process ran.
+//! The time limit of a device, counted while the process runs.
 //!
 //! A clock runs on while the process is paused: a signal, a freezer, a suspended machine. The device had
 //! none of that time. Threads that work for it were paused as well, and its answers waited unread. A deadline
@@ -9,7 +9,7 @@
 //!     a pause of the process, of whatever length, costs a device at most one tick
 //!     a process that is late at each tick waits for at most twice the ticks
 //!
-//! Not here: what becomes of a device whose deadline has passed.
+//! Not here: the fate of a device whose deadline has passed.
 
 use crate::buf::{Buf, Shared};
 use crate::device::{Content, Device, Geometry};
@@ -73,9 +73,9 @@ impl Future for Deadline {
     }
 }
 
-/// A device that fails with `Timeout` what it has not answered within a limit.
+/// A device that fails requests with `Timeout` if they are not answered within a limit.
 ///
-/// What it was asked for may still be carried out: its user does not trust it any more.
+/// Requests in flight may still be carried out: the user no longer trusts the device.
 #[derive(Clone)]
 pub struct WithDeadline<D> {
     device: D,

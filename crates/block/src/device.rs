@@ -1,4 +1,4 @@
-//! What every disk, array, cache, filter and network client looks like.
+//! The interface of every disk, array, cache, filter and network client.
 
 use crate::buf::{Buf, Shared};
 use crate::error::{IoError, IoResult, Kind};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// The fixed shape of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// What errors and reports call it.
+    /// Its name in errors and reports.
     pub name: Arc<str>,
     /// Its size; a multiple of `block`.
     pub sectors: Sectors,
@@ -23,9 +23,9 @@ pub struct Geometry {
     pub native: Sectors,
     /// A length and alignment that is served at full speed, such as a stripe.
     pub optimal: Sectors,
-    /// Whether acknowledged writes need a flush to be durable.
+    /// True if acknowledged writes need a flush to be durable.
     pub volatile: bool,
-    /// Whether seeks cost time.
+    /// True if seeks cost time.
     pub rotational: bool,
 }
 
@@ -97,7 +97,7 @@ impl Geometry {
     }
 }
 
-/// What a run of sectors holds.
+/// The content of a run of sectors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Content {
     /// Bytes that must be read to be known.

@@ -67,7 +67,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// What the operation owns, as it comes back when it is not performed.
+    /// The buffers of an operation that is not performed, returned.
     #[inline]
     pub fn into_payload(self) -> Payload {
         match self {
@@ -81,7 +81,7 @@ impl Op {
     }
 }
 
-/// What an operation owned, coming back.
+/// The buffers of an operation, returned.
 #[derive(Debug, Default)]
 pub enum Payload {
     /// The operation owned nothing, or a `Shared`, which is dropped.
@@ -102,7 +102,7 @@ pub struct Completion {
     pub token: Token,
     /// Bytes received, the new target of an accept or connect, else 0.
     pub result: IoResult<u64>,
-    /// What it owned.
+    /// Its buffers.
     pub payload: Payload,
 }
 
@@ -127,7 +127,7 @@ pub trait Driver: 'static {
     /// nobody waits any more. Never blocks and never completes inside the call.
     fn submit(&mut self, token: Token, target: TargetId, op: Op);
 
-    /// Appends what is due to `done`. If nothing is, blocks (in a simulation:
+    /// Appends due completions to `done`. If there are none, blocks (in a simulation:
     /// lets the world move) until a completion, an unpark, or `deadline`.
     /// A deadline in the past makes it a poll.
     fn park(&mut self, deadline: Nanos, done: &mut Vec<Completion>);
@@ -138,11 +138,11 @@ pub trait Driver: 'static {
     /// The shape of a disk; `None` for another or an unknown target.
     fn geometry(&self, target: TargetId) -> Option<Geometry>;
 
-    /// Whether the peer of a stream is known to have ended its side, though what it sent
+    /// True if the peer of a stream is known to have ended its side, though what it sent
     /// before may be left to receive; false for anything else.
     fn peer_closed(&self, target: TargetId) -> bool;
 
-    /// How many tags a port has; `None` for another or an unknown target.
+    /// The number of a port's tags; `None` for another or an unknown target.
     fn tags(&self, _target: TargetId) -> Option<u16> {
         None
     }
@@ -152,7 +152,7 @@ pub trait Driver: 'static {
     fn close(&mut self, target: TargetId);
 }
 
-/// What the host should do with a shard next.
+/// The host's next step for a shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
     /// There is more to do now.
@@ -166,7 +166,7 @@ pub enum Progress {
 
 /// A shard as its host drives it: `turn` and `park` alternate.
 pub trait Turn {
-    /// Runs what can run now.
+    /// Runs every task that can run now.
     fn turn(&mut self) -> Progress;
     /// Collects completions from the driver, waiting until `deadline` at most.
     fn park(&mut self, deadline: Nanos);
@@ -178,7 +178,7 @@ pub struct ShardId(pub u32);
 
 /// Where shards run: threads with a ring each, or one simulated world.
 pub trait Host {
-    /// What each shard gets.
+    /// The argument of each shard.
     type Driver: Driver;
 
     /// Boots `shards` shards, each on the thread it will live on, and runs them

@@ -22,19 +22,19 @@ use std::ops::Deref;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Version(u64);
 
-/// That what was asked for is durable. Only [`Durable`] gives one.
+/// Proof that a change is durable. Only [`Durable`] gives one.
 #[must_use]
 #[derive(Debug)]
 pub struct Proof(());
 
-/// What holders may have.
+/// The images that holders may have.
 #[derive(Debug)]
 struct Held<T> {
     version: Version,
     state: T,
 }
 
-/// State in memory, and what devices have of it.
+/// State in memory, and its images on devices.
 #[derive(Debug)]
 pub struct Durable<T> {
     now: RefCell<T>,
@@ -43,7 +43,7 @@ pub struct Durable<T> {
     taken: Cell<Option<Version>>,
     number: Cell<u64>,
     writing: Cell<bool>,
-    /// Whether the first of `held` is on all holders.
+    /// True if the first of `held` is on all holders.
     complete: Cell<bool>,
     held: RefCell<Vec<Held<T>>>,
 }
@@ -88,7 +88,7 @@ impl<T: Clone> Durable<T> {
         durable
     }
 
-    /// The state in memory: what is not proved of it may be gone after a crash.
+    /// The state in memory: changes without proof may be gone after a crash.
     pub fn now(&self) -> Ref<'_, T> {
         self.now.borrow()
     }
@@ -109,7 +109,7 @@ impl<T: Clone> Durable<T> {
         change(&mut self.now.borrow_mut())
     }
 
-    /// Whether there is a change that neither all have, nor an image that is being written.
+    /// True if there is a change that neither all have, nor an image that is being written.
     pub fn is_due(&self) -> bool {
         self.taken.get() != Some(self.version.get())
     }
@@ -159,12 +159,12 @@ impl<T: Clone> Durable<T> {
 }
 
 impl<T> Image<'_, T> {
-    /// How many images there were before, and those of the lives before.
+    /// The number of earlier images, those of earlier lives included.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Whether nothing has changed since.
+    /// True if nothing has changed since.
     pub fn is_newest(&self) -> bool {
         self.durable.version.get() == self.version
     }

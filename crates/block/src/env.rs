@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// What an executor offers to the layers it runs.
+/// The services of an executor to the layers that run on it.
 pub trait Executor {
     /// Starts a task; it runs even if nothing waits for it.
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()>>>);
@@ -109,7 +109,7 @@ impl Timer {
     }
 }
 
-/// What `work` comes to, unless `limit` ends before it.
+/// The result of `work`, unless `limit` ends before it.
 pub(crate) async fn first_of<T>(
     work: impl Future<Output = T>,
     limit: impl Future<Output = ()>,
@@ -133,7 +133,7 @@ pub struct Sleep {
 }
 
 impl Sleep {
-    /// How much later than it was set for it is now.
+    /// The delay of a timer: the time now less the time it was set for.
     pub(crate) fn overshot(&self) -> Nanos {
         self.executor.now().since(self.at)
     }

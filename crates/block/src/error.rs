@@ -6,7 +6,7 @@ use crate::units::Extent;
 use std::borrow::Cow;
 use std::fmt;
 
-/// What went wrong, for code to match on.
+/// The kind of an error, for code to match on.
 ///
 /// Each kind says whether the bytes of a failed *write* may have changed; a
 /// failed read never changes anything.
@@ -40,7 +40,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether a write that failed so may have changed bytes of its extent.
+    /// True if a write that failed so may have changed bytes of its extent.
     pub const fn data_may_have_changed(self) -> bool {
         match self {
             Kind::Invalid
@@ -58,14 +58,14 @@ impl Kind {
         }
     }
 
-    /// Whether a device that cannot be opened or read for this counts as absent, where others
+    /// True if a device that cannot be opened or read for this counts as absent, where others
     /// have what it has. One that is in use is waited for.
     pub const fn is_absence(self) -> bool {
         !matches!(self, Kind::Busy)
     }
 }
 
-/// Why an operation failed, where, and what lay beneath it.
+/// The kind of a failure, its place and its source.
 #[derive(Debug)]
 pub struct IoError(Box<Inner>);
 
@@ -105,7 +105,7 @@ impl IoError {
         self
     }
 
-    /// Attaches what lay beneath.
+    /// Attaches the source.
     pub fn because(
         mut self,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -114,7 +114,7 @@ impl IoError {
         self
     }
 
-    /// What to match on.
+    /// The kind to match on.
     pub fn kind(&self) -> Kind {
         self.0.kind
     }

@@ -1,7 +1,7 @@
 //! Flushes that failed, and which observer has had which failure.
 //!
 //! A device that lost acknowledged writes says so to one flush only, whoever
-//! called it; a second flush succeeds, for what is left is durable. So whoever
+//! called it; a second flush succeeds, for the rest is durable. So whoever
 //! flushes for itself, or for many, records each failure here, and each of its own
 //! callers gets it once. (Linux keeps an `errseq_t` a file for the same reason.)
 //!
@@ -18,7 +18,7 @@ pub struct FlushErrors {
     last: RefCell<Option<IoError>>,
 }
 
-/// How many failures an observer has had.
+/// The number of failures that an observer has had.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct Seen(u64);
 

@@ -76,7 +76,7 @@ impl<D: Device> Gate<D> {
         }))
     }
 
-    /// What lies inside.
+    /// The device inside.
     pub fn device(&self) -> &D {
         &self.0.device
     }
@@ -129,7 +129,7 @@ impl<D: Device> Gate<D> {
         self.0.lock.lock(whole, Access::Shared)
     }
 
-    /// What the bytes at `offset` hold, in runs of whole blocks that cover them.
+    /// The content of the bytes at `offset`, in runs of whole blocks that cover them.
     pub async fn extents(
         &self,
         offset: u64,
@@ -235,7 +235,7 @@ impl<D: Device> Inner<D> {
         self.env.pool.take(cover.blocks.len.bytes() as usize)
     }
 
-    /// Reads what stays of the blocks at the ends, lets `change` write the bytes inside,
+    /// Reads the bytes that stay of the blocks at the ends, lets `change` write the bytes inside,
     /// writes them all back. The caller holds the range.
     async fn merge(&self, cover: &Cover, fua: Fua, change: impl FnOnce(&mut [u8])) -> IoResult {
         let overwritten = cover.between(self.device.geometry().block);

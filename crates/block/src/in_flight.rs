@@ -4,7 +4,7 @@ use crate::signal::Signal;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// How much is in progress.
+/// Counts the work in progress.
 #[derive(Default)]
 pub struct InFlight {
     count: Cell<u32>,
@@ -26,17 +26,17 @@ impl InFlight {
         }
     }
 
-    /// How many are.
+    /// The number in progress.
     pub fn count(&self) -> u32 {
         self.count.get()
     }
 
-    /// Whether none is.
+    /// True if none is in progress.
     pub fn is_idle(&self) -> bool {
         self.count() == 0
     }
 
-    /// Counts one until what is returned is dropped.
+    /// Counts one until the returned guard is dropped.
     pub fn enter(self: &Rc<Self>) -> Entered {
         self.begin();
         Entered(self.clone())

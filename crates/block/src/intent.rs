@@ -37,7 +37,7 @@ impl Intent {
         }
     }
 
-    /// How many regions there are.
+    /// The number of regions.
     pub fn regions(&self) -> usize {
         self.writes.borrow().len()
     }
@@ -56,12 +56,12 @@ impl Intent {
         new
     }
 
-    /// Marks what was found to be marked on a device.
+    /// Marks the regions that a device has marked.
     pub fn found(&self, regions: &Regions) {
         self.marked.change(|marked| marked.merge(regions));
     }
 
-    /// Marks every region, for what was found says nothing.
+    /// Marks every region, for the bitmap found is unusable.
     pub fn found_all(&self) {
         self.marked.change(Regions::add_all);
     }
@@ -87,7 +87,7 @@ impl Intent {
             .proof(|held| regions.clone().all(|region| held.has(region)))
     }
 
-    /// Whether a region is marked that some holder may not have.
+    /// True if a region is marked that some holder may not have.
     pub fn is_due(&self) -> bool {
         let marked = self.marked.now();
         self.marked.proof(|held| marked.are_in(held)).is_none()

@@ -3,12 +3,12 @@
 use crate::range_lock::{Access, RangeLock};
 use crate::units::{Extent, Lba, Sectors};
 
-/// What one task of the shard has at a time, over awaits.
+/// A value that one task of the shard has at a time, over awaits.
 #[derive(Default)]
 pub struct Mutex(RangeLock);
 
 impl Mutex {
-    /// Waits until nobody has it; it is free again when what is returned is dropped.
+    /// Waits until the value is free; the value is free again when the returned guard is dropped.
     pub async fn lock(&self) -> impl Drop {
         let all = Extent::new(Lba::ZERO, Sectors(1));
         self.0.lock(all, Access::Exclusive).await

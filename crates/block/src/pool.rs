@@ -15,7 +15,7 @@
 //! Memory is bounded by credits, never by waiting for it while holding some:
 //! frontends hold at most half of the pool for their requests, layers that need
 //! more than one further buffer of a request's size have a [`crate::Reserve`],
-//! and background work takes what is free (`try_get`). What a device that does
+//! and background work takes free buffers (`try_get`). What a device that does
 //! not answer keeps is beyond that: if the arena has no room then, the system
 //! gives the memory, and takes it back when the buffer is dropped.
 
@@ -111,7 +111,7 @@ impl Pool {
         one.allocate(len).expect("made to fit it")
     }
 
-    /// What a buffer of `len` bytes takes of the pool.
+    /// The bytes of the pool that a buffer of `len` bytes takes.
     pub const fn footprint(len: usize) -> usize {
         len.div_ceil(PAGE_BYTES).next_power_of_two() * PAGE_BYTES
     }

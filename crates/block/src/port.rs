@@ -1,4 +1,4 @@
-//! The other side of a block device: what a kernel, or a guest, asks of the one that it
+//! The other side of a block device: requests of a kernel, or a guest, to the one that it
 //! has from us.
 
 use crate::buf::{Buf, Shared};
@@ -9,7 +9,7 @@ use crate::units::{Extent, Fua};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Tag(pub u16);
 
-/// What a client asks. Not checked against any device.
+/// A client's request. Not checked against any device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request {
     /// The bytes of the extent.
@@ -25,7 +25,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// How many bytes move from or to the client.
+    /// The bytes that move from or to the client.
     pub fn bytes(&self) -> usize {
         match self {
             Request::Read(extent) | Request::Write(extent, _) => extent.len.bytes() as usize,
@@ -33,7 +33,7 @@ impl Request {
         }
     }
 
-    /// Whether `answer` is one to this, whose bytes were taken or not: to a read that was
+    /// True if `answer` is one to this, whose bytes were taken or not: to a read that was
     /// carried out with all of its bytes, and to a write after they were taken.
     pub fn is_answered_by(&self, answer: &Answer, taken: bool) -> bool {
         match (self, answer) {
@@ -60,7 +60,7 @@ pub type Answer = IoResult<Option<Shared>>;
 /// have returned, for as long as this server lives.
 #[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
 pub trait Port: 'static {
-    /// How many tags there are.
+    /// The number of tags.
     fn tags(&self) -> u16;
 
     /// Answers the request that `tag` holds, if it holds one, and waits for its next.

@@ -16,7 +16,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// How a range is held.
+/// The way a range is held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// With other readers.
@@ -36,7 +36,7 @@ struct State {
     /// A held range keeps its place until it is released.
     held: Vec<Option<Entry>>,
     vacant: Vec<usize>,
-    /// How many of the held ranges are exclusive.
+    /// The number of held ranges that are exclusive.
     exclusive: usize,
     waiting: VecDeque<(Entry, Waker)>,
     next_id: u64,
@@ -73,7 +73,7 @@ impl RangeLock {
         }
     }
 
-    /// How many ranges are held and waited for.
+    /// The number of ranges that are held and waited for.
     pub fn load(&self) -> (usize, usize) {
         let state = self.state.borrow();
         (state.held.len() - state.vacant.len(), state.waiting.len())
@@ -106,7 +106,7 @@ impl RangeLock {
 }
 
 impl State {
-    /// Whether `entry` conflicts with a held range or with one of the first
+    /// True if `entry` conflicts with a held range or with one of the first
     /// `ahead` waiters.
     #[inline]
     fn is_blocked(&self, entry: &Entry, ahead: usize) -> bool {

@@ -27,7 +27,7 @@ impl Regions {
         &self.words
     }
 
-    /// Whether `region` is among them.
+    /// True if `region` is among them.
     #[inline]
     pub fn has(&self, region: usize) -> bool {
         self.words[region / 64] >> (region % 64) & 1 == 1
@@ -60,18 +60,18 @@ impl Regions {
         }
     }
 
-    /// Whether all of them are among `other`, of as many.
+    /// True if all of them are among `other`, of as many.
     pub fn are_in(&self, other: &Regions) -> bool {
         let mut words = self.words.iter().zip(&other.words);
         words.all(|(mine, theirs)| mine & !theirs == 0)
     }
 
-    /// How many they are.
+    /// The number of regions.
     pub fn count(&self) -> usize {
         self.words.iter().map(|w| w.count_ones() as usize).sum()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
     }

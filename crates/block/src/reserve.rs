@@ -7,7 +7,7 @@
 //!     bytes granted <= bytes set aside
 //!     a grant is asked for before a lock is, and all at once
 //!         ⟹ who waits for one holds nothing that a holder waits for
-//!     a buffer is taken from a grant ⟹ it fits what is left of that
+//!     a buffer is taken from a grant ⟹ it fits the rest of that grant
 //!
 //! A layer has a reserve of its own, so that a device which does not answer keeps
 //! that of its own layer at most. Grants are served in order of arrival.

@@ -113,7 +113,7 @@ pub struct Permit<'a> {
 }
 
 impl Permit<'_> {
-    /// Whether it is in the queue.
+    /// True if it is in the queue.
     pub fn is_queued(&self) -> bool {
         matches!(self.stage, Stage::Queued(_))
     }

@@ -1,4 +1,4 @@
-//! Waiting for what other tasks of the shard change.
+//! Waiting for changes by other tasks of the shard.
 //!
 //! Invariant: whoever waits looks again after each notice, in order of arrival.
 

@@ -1,4 +1,4 @@
-//! What a byte stream looks like above the seam.
+//! Byte streams, as layers above the seam see them.
 
 use crate::buf::{Buf, Shared};
 use crate::driver::Address;
@@ -17,7 +17,7 @@ pub trait Stream: 'static {
     /// Sends every part, in order. The vector comes back empty, to be reused.
     async fn send(&self, parts: Vec<Shared>) -> (Vec<Shared>, IoResult);
 
-    /// Whether the peer is known to have ended its side by now; what it sent before may
+    /// True if the peer is known to have ended its side by now; what it sent before may
     /// be left to receive. Never waits.
     fn peer_closed(&self) -> bool;
 
@@ -28,7 +28,7 @@ pub trait Stream: 'static {
 /// A socket that accepts streams.
 #[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
 pub trait Listener: 'static {
-    /// What it accepts.
+    /// The streams that it accepts.
     type Stream: Stream;
 
     /// Waits for the next connection.
@@ -41,7 +41,7 @@ pub trait Listener: 'static {
 /// Opens streams.
 #[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
 pub trait Connector: 'static {
-    /// What it opens.
+    /// The streams that it opens.
     type Stream: Stream;
 
     /// Connects to `address`.

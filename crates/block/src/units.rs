@@ -189,7 +189,7 @@ impl fmt::Debug for Lba {
 pub struct Extent {
     /// The first sector.
     pub start: Lba,
-    /// How many sectors.
+    /// The number of sectors.
     pub len: Sectors,
 }
 
@@ -204,17 +204,17 @@ impl Extent {
         self.start + self.len
     }
 
-    /// Whether the run holds no sector.
+    /// True if the run holds no sector.
     pub fn is_empty(self) -> bool {
         self.len == Sectors::ZERO
     }
 
-    /// Whether the two runs share a sector.
+    /// True if the two runs share a sector.
     pub fn overlaps(self, other: Extent) -> bool {
         self.start < other.end() && other.start < self.end()
     }
 
-    /// Whether `other` lies inside this run.
+    /// True if `other` lies inside this run.
     pub fn contains(self, other: Extent) -> bool {
         self.start <= other.start && other.end() <= self.end()
     }

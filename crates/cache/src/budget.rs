@@ -1,4 +1,4 @@
-//! How much may be on its way to the pool.
+//! The limit of bytes in flight to the pool.
 //!
 //! Invariants:
 //!     bytes of live permits = `in_flight` <= `in_flight_max`
@@ -29,7 +29,7 @@ const FLOOR_PARTS: u64 = 64;
 pub(crate) struct Budget {
     in_flight: Cell<u64>,
     in_flight_max: u64,
-    /// What may be in flight now, as far as the devices keep up.
+    /// The bytes that may be in flight now, as far as the devices keep up.
     window: Cell<u64>,
     /// It has kept a promotion out since the last tick.
     narrow: Cell<bool>,
@@ -96,7 +96,7 @@ impl Budget {
         false
     }
 
-    /// Whether less in flight may help a device whose hits wait behind writes.
+    /// True if less in flight may help a device whose hits wait behind writes.
     pub(crate) fn may_shrink(&self) -> bool {
         let window = self.window.get();
         window > self.in_flight_max / FLOOR_PARTS || self.in_flight.get() > window

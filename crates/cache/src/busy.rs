@@ -1,4 +1,4 @@
-//! Operations on the pool in flight, and what has happened to their blocks.
+//! Operations on the pool in flight, and the state of their blocks.
 //!
 //! Invariants:
 //!     a slot with an operation in flight is pinned: the policy keeps its line,
@@ -8,7 +8,7 @@
 //!     a client write to b began while a pool write to b was in flight ⟹ the
 //!     pool write is poisoned, and makes nothing valid
 //!
-//! In flight is what costs memory here, not the pool's size.
+//! Operations in flight cost memory here, not the pool's size.
 
 use crate::budget::Permit;
 use crate::contents::Contents;
@@ -19,7 +19,7 @@ use slab::Slab;
 use std::ops::Range;
 use std::task::Waker;
 
-/// How many operations are in flight on each slot, slots that are equal modulo
+/// The number of operations in flight on each slot, slots that are equal modulo
 /// the table's size counted together: one of them that is busy pins them all,
 /// which costs another choice of victim and nothing else.
 pub(crate) struct Pins(Box<[u32; PINS]>);
@@ -50,7 +50,7 @@ struct Write {
     slot: Slot,
     run: Run,
     tick: u32,
-    /// How many writes the device had answered by then.
+    /// The writes that the device had answered by then.
     answered: u64,
     late: bool,
     poisoned: bool,
@@ -72,7 +72,7 @@ pub(crate) struct Busy {
 pub(crate) struct LateWrite {
     pub(crate) id: usize,
     pub(crate) slot: Slot,
-    /// How many writes the device had answered when it began to wait.
+    /// The writes that the device had answered when the wait began.
     pub(crate) answered: u64,
     /// It was not reported before.
     pub(crate) first: bool,
@@ -173,7 +173,7 @@ impl Busy {
         }
     }
 
-    /// Whether a write took half of what it may, or longer, when a hit that is late now may have
+    /// True if a write took half of what it may, or longer, when a hit that is late now may have
     /// waited behind it.
     pub(crate) fn were_slow(&self) -> bool {
         self.slow > 0
@@ -188,7 +188,7 @@ impl Busy {
         self.writes[write].poisoned
     }
 
-    /// Whether a pool write to blocks of `run` is in flight.
+    /// True if a pool write to blocks of `run` is in flight.
     pub(crate) fn is_written(&self, slot: Slot, run: Run) -> bool {
         policy::Pins::pinned(&self.pins, slot)
             && self

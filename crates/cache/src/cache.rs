@@ -19,7 +19,7 @@ use policy::Policy;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// How long the removal of a pool device waits for operations in flight before
+/// The time that the removal of a pool device waits for operations in flight before
 /// it leaves them to end by themselves.
 const DRAIN_MAX: Nanos = Nanos::from_secs(1);
 
@@ -95,7 +95,7 @@ impl<P: Device> Cache<P> {
         self.add_member(device, None)
     }
 
-    /// Puts a device into the pool; what is known of its metadata in `store`.
+    /// Puts a device into the pool, with the state of its metadata in `store`.
     pub(crate) fn add_member(
         &self,
         device: PoolDevice<P>,
@@ -211,7 +211,7 @@ impl<P: Device> Cache<P> {
         &self.0
     }
 
-    /// What this cache and its volumes have decided since it was made.
+    /// The counters of this cache and its volumes since it was made.
     pub fn counters(&self) -> Snapshot {
         let mut sum = self.0.counters.snapshot();
         for volume in self.0.volume_counters.borrow().iter() {

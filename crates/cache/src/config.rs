@@ -22,7 +22,7 @@ pub struct Config {
     /// A stream that reads or writes on without a gap is not promoted beyond
     /// its first bytes; `None` promotes all. bcache's default: 4 MiB.
     pub sequential_bytes: Option<u64>,
-    /// How often a pool that remembers brings its map up to date: what it admits
+    /// The period in which a pool that remembers brings its map up to date: what it admits
     /// in one period is lost by a crash.
     pub commit_period: Nanos,
     /// A marked region stays marked until nothing was written in it for so many
@@ -50,7 +50,7 @@ pub const LINE_BYTES_MIN: u32 = BLOCK_BYTES as u32;
 pub const LINE_BYTES_MAX: u32 = 1 << 20;
 
 impl Config {
-    /// Refuses what no cache can be built from, naming the remedy.
+    /// Refuses a configuration that no cache can be built from, naming the remedy.
     pub fn check(&self) -> IoResult {
         let refuse = |what: String| Err(IoError::new(Kind::Invalid, what));
         if !self.line_bytes.is_power_of_two()

@@ -1,7 +1,7 @@
-//! What each slot of the pool holds: a validity bit and a checksum a block.
+//! The content of each slot of the pool: a validity bit and a checksum a block.
 //!
 //! Invariants:
-//!     valid(b) ⟹ the pool's copy of b is what the origin holds, and its
+//!     valid(b) ⟹ the pool's copy of b equals the origin's, and its
 //!                 CRC32C is crc(b)
 //!     a pool write to b in flight ⟹ not valid(b)
 //!
@@ -44,14 +44,14 @@ pub(crate) struct Contents {
     shape: Shape,
     valid: Vec<u64>,
     crc: Vec<u32>,
-    /// What the devices do not know yet; `None` if they never do.
+    /// Changes that are not on the devices yet; `None` for a pool that is not remembered.
     changes: Option<Changes>,
     /// Slots of devices that are gone round: nothing of them is to be kept.
     hidden: Vec<Range<u32>>,
 }
 
 impl Contents {
-    /// `remembers` says whether the pool's devices keep what is here.
+    /// `remembers` says whether the pool's devices keep this map.
     pub(crate) fn new(shape: Shape, remembers: bool) -> Contents {
         Contents {
             shape,
@@ -85,7 +85,7 @@ impl Contents {
         ((slot.0 as usize) << self.shape.shift()) + block as usize
     }
 
-    /// Whether the first block of `run` is valid, and how many blocks from
+    /// True if the first block of `run` is valid, and how many blocks from
     /// there on are the same.
     #[inline]
     pub(crate) fn leading(&self, slot: Slot, run: Run) -> (bool, u32) {
@@ -145,7 +145,7 @@ impl Contents {
         }
     }
 
-    /// How many blocks were valid.
+    /// The number of blocks that were valid.
     pub(crate) fn invalidate(&mut self, slot: Slot, run: Run) -> u32 {
         let mut were = 0;
         self.words(slot, run, |word, mask| {
@@ -190,18 +190,18 @@ impl Contents {
         self.hidden.retain(|hidden| hidden != slots);
     }
 
-    /// Takes what the device of `slots` does not know yet.
+    /// Takes the changes that the device of `slots` does not have yet.
     pub(crate) fn take_changes(&mut self, slots: &Range<u32>) -> BTreeMap<u32, Pending> {
         let changes = self.changes.as_mut();
         changes.map_or_else(BTreeMap::new, |changes| changes.take(slots))
     }
 
-    /// Slots that differ from what the devices know.
+    /// Slots that differ from the devices' entries.
     pub(crate) fn changes_due(&self) -> usize {
         self.changes.as_ref().map_or(0, Changes::len)
     }
 
-    /// What a device says of a slot that is not in use yet.
+    /// A device's entry of a slot that is not in use yet.
     pub(crate) fn restore(&mut self, slot: Slot, valid: &Mask, crcs: &[u32]) {
         self.wipe(slot);
         let at = self.index(slot, 0);
@@ -209,7 +209,7 @@ impl Contents {
         self.set_valid(slot, valid);
     }
 
-    /// What a record of the log says of a slot that is not in use yet.
+    /// A log record's entry of a slot that is not in use yet.
     pub(crate) fn replay(&mut self, slot: Slot, change: &Change) {
         self.wipe(slot);
         self.set_valid(slot, &change.valid);

@@ -1,4 +1,4 @@
-//! What all parts of a cache share.
+//! The state that all parts of a cache share.
 
 use crate::config::Config;
 use crate::counters::Counters;
@@ -19,21 +19,21 @@ pub(crate) struct Core<P: Device> {
     pub(crate) shape: Shape,
     pub(crate) env: Env,
     pub(crate) state: RefCell<State<P>>,
-    /// What belongs to no volume that exists.
+    /// The state that belongs to no volume that exists.
     pub(crate) counters: Rc<Counters>,
     /// Of the volumes that exist.
     pub(crate) volume_counters: RefCell<Vec<Rc<Counters>>>,
     pub(crate) watchdog: Watchdog,
     /// Tasks that write to the pool.
     pub(crate) background: Rc<InFlight>,
-    /// What the pool's devices keep, if they keep anything.
+    /// The metadata of the pool's devices, if there is any.
     pub(crate) durable: Option<Rc<Durable>>,
     /// The id of the next volume, if none is kept.
     pub(crate) next_volume: Cell<u32>,
 }
 
 impl<P: Device> Core<P> {
-    /// How long a device may take to write metadata.
+    /// The time limit of a device's metadata writes.
     pub(crate) fn metadata_timeout(&self) -> Nanos {
         Nanos(self.config.hit_latency_max.0 * METADATA_TIMEOUT_FACTOR)
     }

@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 macro_rules! counters {
     ($($variant:ident, $name:literal, $help:literal;)*) => {
-        /// What is counted.
+        /// A counter.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         pub enum Counter {
@@ -23,7 +23,7 @@ macro_rules! counters {
                 match self { $(Counter::$variant => $name,)* }
             }
 
-            /// What it means, in one line.
+            /// Its meaning, in one line.
             pub const fn help(self) -> &'static str {
                 match self { $(Counter::$variant => $help,)* }
             }

@@ -25,11 +25,11 @@ pub struct DeviceId(pub u32);
 /// Whether a pool device serves.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DeviceState {
-    /// It does.
+    /// The device serves.
     Online,
     /// No longer, because of faults, the last of which was this.
     Ejected(Fault),
-    /// It is being removed.
+    /// The device is being removed.
     Leaving,
 }
 
@@ -38,7 +38,7 @@ pub enum DeviceState {
 pub struct DeviceReport {
     /// Its name in this cache.
     pub id: DeviceId,
-    /// What its geometry calls it.
+    /// Its place in the geometry.
     pub name: Arc<str>,
     /// Its failure domain.
     pub controller: Arc<str>,
@@ -63,7 +63,7 @@ pub(crate) struct Member<P> {
     pub(crate) state: Cell<DeviceState>,
     /// Operations in flight that the engine waits for.
     pub(crate) operations: InFlight,
-    /// What is kept on it of the pool, if anything is.
+    /// The pool's metadata on it, if there is any.
     pub(crate) store: Option<Store>,
     start: Lba,
     shape: Shape,
@@ -78,7 +78,7 @@ impl<P: Device> Member<P> {
         self.start + Sectors(blocks * BLOCK_SECTORS)
     }
 
-    /// Whether its lines are known, so that they may rest and be used again.
+    /// True if its lines are known, so that they may rest and be used again.
     pub(crate) fn may_return(&self) -> bool {
         self.store.as_ref().is_some_and(|store| store.warm.get())
     }
@@ -176,13 +176,13 @@ impl<P: Device> Devices<P> {
         self.members.iter().find(|member| member.id == id).cloned()
     }
 
-    /// The devices that serve and keep what they hold.
+    /// The devices that serve and keep their lines.
     pub(crate) fn kept(&self) -> Vec<Rc<Member<P>>> {
         let kept = |m: &&Rc<Member<P>>| m.store.is_some() && m.state.get() == DeviceState::Online;
         self.members.iter().filter(kept).cloned().collect()
     }
 
-    /// Whether all devices that serve have their lines in use.
+    /// True if all devices that serve have their lines in use.
     pub(crate) fn all_warm(&self) -> bool {
         self.cold() == 0
     }

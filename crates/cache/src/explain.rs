@@ -19,14 +19,14 @@ pub struct Residence {
     pub valid: Vec<Range<u32>>,
 }
 
-/// What is known of one line.
+/// The state of one line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LineReport {
     /// Its place on the volume.
     pub extent: Extent,
     /// Where it is in the pool, if it is.
     pub residence: Option<Residence>,
-    /// What was last decided about it, unless that is forgotten.
+    /// The last decision about it, unless that is forgotten.
     pub last: Option<Noted>,
 }
 
@@ -51,7 +51,7 @@ impl<P: Device> Volume<P> {
         self.0.cacheable_end.0.div_ceil(self.line().0)
     }
 
-    /// What is known of the line numbered `line`.
+    /// The state of the line numbered `line`.
     pub fn explain(&self, line: u64) -> LineReport {
         let (inner, shape) = (&self.0, self.0.core.shape);
         let state = inner.core.state.borrow();
@@ -101,7 +101,7 @@ impl<P: Device> Volume<P> {
 }
 
 impl<P: Device> crate::Cache<P> {
-    /// What a self-tuning policy is doing; `None` from all others.
+    /// The rule of a self-tuning policy; `None` from all others.
     pub fn explanation(&self) -> Option<Explanation> {
         self.core().state.borrow().policy.explanation()
     }

@@ -1,4 +1,4 @@
-//! Promotion: what a miss has read is copied into the pool, after the reply.
+//! Promotion: the bytes of a miss are copied into the pool, after the reply.
 //!
 //! The line got its slot when the read was planned. By the time its bytes are
 //! here it may have lost it, and a write may have overtaken the read; both are

@@ -143,7 +143,7 @@ impl ReadFlight {
         }
     }
 
-    /// Whether a write has overlapped the read or what followed it.
+    /// True if a write has overlapped the read or what followed it.
     pub(crate) fn is_overwritten(&self) -> bool {
         self.flights.reads.borrow()[self.id].overwritten
     }

@@ -24,16 +24,16 @@ pub(crate) const FAULTS_MAX: u32 = 16;
 /// Operations for each fault above which a device is kept.
 pub(crate) const OPERATIONS_PER_FAULT: u64 = 100;
 
-/// What a pool device did wrong.
+/// The fault of a pool device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Fault {
-    /// It is lost: unplugged, or its link is down.
+    /// The device is lost: unplugged, or its link is down.
     Gone,
     /// An operation failed.
     Error,
     /// An operation took too long.
     Late,
-    /// It returned bytes that do not match their checksum.
+    /// The device returned bytes that do not match their checksum.
     Corrupt,
 }
 

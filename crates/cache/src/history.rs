@@ -1,4 +1,4 @@
-//! What was last decided about each line that was decided about of late, so
+//! The last decision about each line with a recent decision, so
 //! that the cache can say why a line is where it is.
 //!
 //! A table of a fixed [`HISTORY_BYTES`], four entries to a set. A set that is
@@ -18,27 +18,27 @@ const TICK: Nanos = Nanos::from_millis(100);
 
 const _: () = assert!(size_of::<Entry>() == 32 && SETS.is_power_of_two());
 
-/// What was decided about a line.
+/// A decision about a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// It was given a slot.
+    /// The line was given a slot.
     Admitted,
-    /// It made room for the line with this key.
+    /// The line made room for the line with this key.
     Evicted(Key),
-    /// It was not admitted, or not written to the pool, for this reason.
+    /// The line was not admitted, or not written to the pool, for this reason.
     Refused(Counter),
     /// A client's write, zero or discard made blocks of it invalid.
     Overwritten,
     /// Its blocks were dropped because the origin may have lost writes to them.
     Distrusted,
-    /// It was given up because nothing valid was left in it.
+    /// The line was given up because no valid block was left in it.
     Dropped,
 }
 
 /// A decision, with its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Noted {
-    /// What.
+    /// The decision.
     pub decision: Decision,
     /// When, to a tenth of a second.
     pub at: Nanos,

@@ -1,4 +1,4 @@
-//! What the paths of a volume share.
+//! The state that the paths of a volume share.
 
 use crate::core::Core;
 use crate::counters::Counters;
@@ -28,7 +28,7 @@ pub(crate) struct Inner<P: Device> {
 }
 
 impl<P: Device> Inner<P> {
-    /// What is part of the keys of its lines.
+    /// The part of the keys of its lines.
     #[inline]
     pub(crate) fn id(&self) -> u32 {
         self.writes.id()

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Invariants, at every instant:
-//!     a block is valid ⟹ the pool holds what the origin holds there
+//!     a block is valid ⟹ the pool's bytes equal the origin's there
 //!     the origin alone is complete: losing the pool costs hits, never bytes
 //!     an operation of a client fails ⟹ the origin failed it
 //!

@@ -59,14 +59,14 @@ impl Run {
     }
 }
 
-/// What a request touches of one line.
+/// The part of one line that a request touches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Part {
     pub(crate) key: Key,
     pub(crate) run: Run,
 }
 
-/// How many blocks a line has.
+/// The blocks of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
     shift: u32,
@@ -123,7 +123,7 @@ impl Shape {
         Key(u64::from(volume) << LINE_BITS | line)
     }
 
-    /// What a run of blocks touches of its line, as policies have it.
+    /// The parts of its line that a run of blocks touches, as policies have them.
     #[inline]
     pub(crate) fn touched(self, run: Run) -> Parts {
         Parts::of(run.first, run.count, self.shift)
@@ -134,12 +134,12 @@ impl Shape {
         ((key.0 >> LINE_BITS) as u32, key.0 & ((1 << LINE_BITS) - 1))
     }
 
-    /// How many lines `blocks` touch.
+    /// The number of lines that `blocks` touch.
     pub(crate) fn lines(self, blocks: &Range<u64>) -> u64 {
         ((blocks.end + u64::from(self.blocks()) - 1) >> self.shift) - (blocks.start >> self.shift)
     }
 
-    /// What `blocks` of a volume touch of the line `key`.
+    /// The part of the line `key` that `blocks` of a volume touch.
     pub(crate) fn part_of(self, volume: u32, blocks: &Range<u64>, key: Key) -> Option<Run> {
         let (owner, line) = self.owner(key);
         let start = (line << self.shift).max(blocks.start);

@@ -4,7 +4,7 @@
 //! it goes to the origin, and keeps their promotion away until it has ended.
 //! That alone makes it safe to switch modes while I/O runs.
 
-/// How a volume uses the pool.
+/// The use that a volume makes of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Mode {
     /// Reads are cached; writes go to the origin and, at the same time from the same memory, to
@@ -22,13 +22,13 @@ impl Mode {
     /// Every mode.
     pub const ALL: [Mode; 3] = [Mode::WriteThrough, Mode::WriteAround, Mode::PassThrough];
 
-    /// Whether reads look for their blocks in the pool, and bring what they miss there.
+    /// True if reads look for their blocks in the pool, and promote their misses.
     #[inline]
     pub(crate) fn caches_reads(self) -> bool {
         self != Mode::PassThrough
     }
 
-    /// Whether writes leave their blocks in the pool.
+    /// True if writes leave their blocks in the pool.
     #[inline]
     pub(crate) fn updates(self) -> bool {
         self == Mode::WriteThrough

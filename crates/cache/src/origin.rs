@@ -5,7 +5,7 @@
 use crate::durable::Marking;
 use block::{BoxDevice, Buf, Content, Device, Extent, IoResult, Lba, Proof};
 
-/// That what is to change is marked. A pool that forgets marks nothing.
+/// Proof that the bytes to change are marked. A pool that forgets marks nothing.
 pub(crate) struct Marked(#[expect(dead_code, reason = "asked for, never looked at")] Option<Proof>);
 
 impl Marked {
@@ -37,7 +37,7 @@ impl Origin {
         self.0.extents(extent, out).await
     }
 
-    /// What may be changed, where it is marked.
+    /// The state to change, where it is marked.
     pub(crate) fn marked(&self, _marked: Marked) -> &BoxDevice {
         &self.0
     }

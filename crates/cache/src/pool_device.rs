@@ -25,7 +25,7 @@ impl<P: Device> PoolDevice<P> {
         }
     }
 
-    /// How many lines it holds; refuses a place that cannot hold any.
+    /// The number of lines it holds; refuses a place that cannot hold any.
     pub(crate) fn lines(&self, shape: Shape) -> IoResult<u32> {
         let geometry = self.device.geometry();
         geometry.check(self.extent)?;

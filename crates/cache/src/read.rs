@@ -72,7 +72,7 @@ fn cut(extent: Extent, whole: &[u8], mut part: Buf) -> Buf {
 enum Plan<P: Device> {
     /// The whole request is valid in one slot.
     Hit(Hit<P>),
-    /// How many blocks come from where, in order.
+    /// The sources of the blocks, with the number from each, in order.
     Pieces(Vec<(u64, Piece<P>)>),
 }
 
@@ -209,7 +209,7 @@ fn count_pieces<P: Device>(volume: &Inner<P>, pieces: &[(u64, Piece<P>)], stream
     volume.counters.count(counter);
 }
 
-/// Carries out all pieces at once and joins what they bring.
+/// Carries out all pieces at once and joins their bytes.
 async fn read_pieces<P: Device>(
     volume: &Rc<Inner<P>>,
     first: u64,
@@ -283,7 +283,7 @@ async fn read_piece<P: Device>(
     (blocks, Some(buf), result)
 }
 
-/// Reads what an origin read in flight will bring, or else from the origin.
+/// Joins an origin read in flight, or else reads the origin.
 async fn read_joined<P: Device>(
     volume: &Rc<Inner<P>>,
     blocks: Range<u64>,
@@ -305,7 +305,7 @@ async fn read_joined<P: Device>(
     retry(volume, blocks, buf).await
 }
 
-/// Serves from the origin what a hit did not deliver.
+/// Serves from the origin the bytes that a hit did not deliver.
 async fn recover<P: Device>(
     volume: &Rc<Inner<P>>,
     blocks: Range<u64>,

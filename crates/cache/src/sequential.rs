@@ -137,7 +137,7 @@ impl Stream {
         (distance <= window).then_some(distance)
     }
 
-    /// Whether a request for `blocks`, within the window, is sequential.
+    /// True if a request for `blocks`, within the window, is sequential.
     fn is_past(&self, cutoff: u64, blocks: &Range<u64>) -> bool {
         let start = grain(self.along(blocks).start);
         let before = LENGTHS_BEFORE * grain(blocks.end - blocks.start);
@@ -222,7 +222,7 @@ impl Sequential {
         }
     }
 
-    /// Whether a request for `blocks` would be sequential.
+    /// True if a request for `blocks` would be sequential.
     #[inline]
     pub(crate) fn is_sequential(&self, blocks: &Range<u64>) -> bool {
         self.cutoff
@@ -292,7 +292,7 @@ impl Sequential {
         near.min().map(|((short, _), at)| (!short, at))
     }
 
-    /// Whether the request is sequential, if it is one of a stream.
+    /// True if the request is sequential, if it is one of a stream.
     fn observe_stream(&mut self, blocks: &Range<u64>, cutoff: u64) -> Option<bool> {
         let now = self.requests;
         if now.is_multiple_of(IDLE_REQUESTS / 16) {

@@ -46,7 +46,7 @@ pub(crate) struct State<P> {
     pub(crate) history: History,
     /// Of the cache, as against those of each volume.
     pub(crate) counters: Rc<Counters>,
-    /// What the pool's devices keep, if they keep anything.
+    /// The metadata of the pool's devices, if there is any.
     pub(crate) durable: Option<Rc<Durable>>,
 }
 
@@ -222,7 +222,7 @@ impl<P: Device> State<P> {
         bad
     }
 
-    /// Records what a device did wrong; ejects it if that was too much.
+    /// Records a fault of a device; ejects the device after too many.
     pub(crate) fn fault(&mut self, member: &Member<P>, fault: Fault, now: Nanos) {
         if member.health.fault(fault, now) {
             self.eject(member, fault);

@@ -19,10 +19,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What a volume is to be.
+/// The definition of a volume.
 #[derive(Clone, Debug)]
 pub struct VolumeConfig {
-    /// What errors and reports call it.
+    /// Its name in errors and reports.
     pub name: Arc<str>,
     /// Its size; all of the origin if `None`.
     pub sectors: Option<Sectors>,
@@ -85,7 +85,7 @@ impl<P: Device> Volume<P> {
         })))
     }
 
-    /// How the pool is used now.
+    /// The mode of the pool's use now.
     pub fn mode(&self) -> Mode {
         self.0.mode.get()
     }
@@ -97,17 +97,17 @@ impl<P: Device> Volume<P> {
         }
     }
 
-    /// What was decided for this volume since it was added.
+    /// The counters of this volume since it was added.
     pub fn counters(&self) -> Snapshot {
         self.0.counters.snapshot()
     }
 
-    /// Whether a request would be a part of a sequential stream, which is not promoted.
+    /// True if a request would be a part of a sequential stream, which is not promoted.
     pub fn is_streamed(&self, extent: Extent) -> bool {
         self.0.sequential.borrow().is_sequential(&covering(extent))
     }
 
-    /// Whether changes are held back; see [`Volume::quiesce`].
+    /// True if changes are held back; see [`Volume::quiesce`].
     pub fn is_quiesced(&self) -> bool {
         self.0.freeze.is_frozen()
     }
@@ -137,7 +137,7 @@ impl<P: Device> Volume<P> {
         Ok(())
     }
 
-    /// Lets what [`Volume::quiesce`] holds back go on. `Invalid` if it held nothing.
+    /// Resumes the writes that [`Volume::quiesce`] holds back. `Invalid` if it held nothing.
     pub fn resume(&self) -> IoResult {
         if !self.0.freeze.thaw() {
             let what = "it is not quiesced";
@@ -151,7 +151,7 @@ impl<P: Device> Volume<P> {
     /// many there are: what its origin holds may have been replaced by others.
     /// Durable when it returns. Writes wait meanwhile, as for [`Volume::quiesce`].
     ///
-    /// Reads that have begun may still return what was there before. The lines
+    /// Reads in flight may still return the former bytes. The lines
     /// make room as others need it.
     pub async fn invalidate(&self) -> IoResult {
         let held = self.0.freeze.freeze();
@@ -172,7 +172,7 @@ impl<P: Device> Volume<P> {
             let old = volume.id();
             let id = cache.other_id(old)?;
             cache.suspect_again(old, id).await;
-            // What was read before is neither joined nor promoted any more.
+            // Earlier reads are neither joined nor promoted any more.
             drop(volume.flights.begin_write(0..u64::MAX));
             volume.writes.set_id(id);
             volume.counters.count(Counter::Invalidations);

@@ -95,7 +95,7 @@ fn begin<P: Device>(volume: &Inner<P>, extent: Extent) -> Begun {
 /// A change of the origin from its begin to its end.
 struct Begun {
     marking: Option<Marking>,
-    /// What was known to be lost when it began.
+    /// The losses known at its begin.
     known: Seen,
     _flight: WriteFlight,
 }
@@ -198,7 +198,7 @@ fn begin_update<P: Device>(
         .ok()
 }
 
-/// Writes the origin and the pool at once, and makes valid what both have.
+/// Writes the origin and the pool at once, and makes blocks valid that both have.
 ///
 /// Never waits for the pool: what it has not done once the origin is done becomes valid later,
 /// unless another write has come by then.
@@ -230,7 +230,7 @@ async fn write_both<P: Device>(
     }
 }
 
-/// Makes valid what both have, by what came of the origin.
+/// Makes blocks valid that both have, by the outcome at the origin.
 fn settle<P: Device>(volume: &Inner<P>, written: Vec<Written<P>>, result: &IoResult) {
     for (part, write, done) in written {
         let committed = done && result.is_ok() && write.commit();

@@ -1,4 +1,4 @@
-//! How far the writes of a volume's origin are durable, and what it has lost of them.
+//! The durability of a volume's writes on its origin, and the losses among them.
 //!
 //! Invariants:
 //!     a flush of the origin failed, whoever called it ⟹ the next flush of the
@@ -21,11 +21,11 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 /// Writes of a volume's origin that ended, and how many of them are durable.
-/// What came before the volume counts as one that is not.
+/// Writes before the volume count as one that is not.
 pub(crate) struct Writes {
     origin: BoxDevice,
     flights: Rc<Flights>,
-    /// What is part of the keys of the volume's lines.
+    /// The part of the keys of the volume's lines.
     id: Cell<u32>,
     ended: Cell<u64>,
     flushed: Cell<u64>,
@@ -71,7 +71,7 @@ impl Writes {
         }
     }
 
-    /// Whether it was flushed since the volume is here.
+    /// True if it was flushed since the volume is here.
     pub(crate) fn began_durable(&self) -> bool {
         self.flushed.get() > 0
     }

@@ -24,7 +24,7 @@ sections! {
         control_group: String = "",
             "The group of this machine that may use that socket too, whose mode is then 0660. Empty: none.";
         buffers: Bytes = "256MiB",
-            "Memory for data in flight, at least 32 MiB. Half of it is for clients; of the other half each RAID 5 sets aside what its widest stripe takes, at most 16 MiB.";
+            "Memory for data in flight, at least 32 MiB. Half of it is for clients; of the other half each RAID 5 sets aside an eighth, or half of what is left if that is less; what its widest stripe takes if that is more.";
         connections: u32 = optional,
             "NBD connections at one time; half of them are set aside, an equal part for each listener. One more is closed. Without it 100, or what `buffers` is enough for.";
         requests: u32 = 128,
@@ -392,31 +392,40 @@ impl Attach {
     }
 }
 
+/// A section as the documentation shows it.
+pub struct Reference {
+    /// Its title, with brackets.
+    pub title: &'static str,
+    /// Its purpose.
+    pub about: &'static str,
+    /// Its parameters.
+    pub rows: Vec<Row>,
+}
+
+macro_rules! references {
+    ($($section:ident)+) => {
+        [$(Reference {
+            title: $section::TITLE,
+            about: $section::ABOUT.trim_ascii(),
+            rows: $section::rows(),
+        }),+]
+    };
+}
+
+/// Every section, in the order of the documentation.
+pub fn sections() -> [Reference; 7] {
+    references!(Daemon Device Array Pool Volume Attach Listen)
+}
+
 /// The reference of every section, in Markdown.
 pub fn reference() -> String {
-    let sections = [
-        (Daemon::TITLE, Daemon::ABOUT, Daemon::rows()),
-        (Device::TITLE, Device::ABOUT, Device::rows()),
-        (Array::TITLE, Array::ABOUT, Array::rows()),
-        (Pool::TITLE, Pool::ABOUT, Pool::rows()),
-        (Volume::TITLE, Volume::ABOUT, Volume::rows()),
-        (Attach::TITLE, Attach::ABOUT, Attach::rows()),
-        (Listen::TITLE, Listen::ABOUT, Listen::rows()),
-    ];
     let mut out = String::new();
-    for (title, about, rows) in sections {
-        out += &format!("### `{title}`\n\n{}\n\n", about.trim());
+    for section in sections() {
+        out += &format!("### `{}`\n\n{}\n\n", section.title, section.about);
         out += "| Parameter | Value | Default | Meaning |\n|---|---|---|---|\n";
-        for row in rows {
-            let default = match row.default {
-                Some(default) => format!("`{default}`"),
-                None if row.required => "must be given".into(),
-                None => "none".into(),
-            };
-            let Row {
-                name, form, help, ..
-            } = row;
-            out += &format!("| `{name}` | {form} | {default} | {help} |\n");
+        for row in &section.rows {
+            let (name, form, help) = (row.name, &row.form, row.help);
+            out += &format!("| `{name}` | {form} | {} | {help} |\n", row.default_text());
         }
         out += "\n";
     }

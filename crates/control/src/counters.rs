@@ -15,6 +15,12 @@ use std::ops::Index;
 pub struct Counters(Vec<(Counter, u64)>);
 
 impl Counters {
+    /// The name and the meaning of each.
+    pub fn described() -> impl Iterator<Item = (&'static str, &'static str)> {
+        let all = Counter::ALL.iter();
+        all.map(|counter| (counter.name(), counter.help()))
+    }
+
     /// One of them; 0 if it is not there.
     pub fn value(&self, counter: Counter) -> u64 {
         // Of a whole report each is at its place.

@@ -37,6 +37,17 @@ pub struct Row {
     pub help: &'static str,
 }
 
+impl Row {
+    /// The default in Markdown.
+    pub fn default_text(&self) -> String {
+        match self.default {
+            Some(default) => format!("`{default}`"),
+            None if self.required => "must be given".into(),
+            None => "none".into(),
+        }
+    }
+}
+
 /// A parameter as a section has it.
 pub struct Value {
     /// Its key.

@@ -13,11 +13,19 @@ mod laboratory;
 mod program;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use command::Failure;
+use command::manual::Manual;
 use policy::registry::POLICIES;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// Its pages of the manual.
+const MANUAL: Manual = Manual {
+    groups: &[],
+    examples: &[],
+    see_also: &["hotset(1)"],
+};
 
 /// Proves, measures and shows hotset.
 #[derive(Parser)]
@@ -46,6 +54,13 @@ enum Command {
               value_parser = PossibleValuesParser::new(POLICIES))]
         policy: String,
     },
+    /// Write the manual page of each command into a directory
+    #[command(hide = true)]
+    Man {
+        /// The directory
+        #[arg(long, value_name = "DIRECTORY")]
+        directory: PathBuf,
+    },
     #[cfg(feature = "laboratory")]
     #[command(flatten)]
     Laboratory(laboratory::Laboratory),
@@ -59,8 +74,15 @@ fn main() -> ExitCode {
             pages,
             policy,
         } => demo::run(&directory, pages as usize, &policy),
+        Command::Man { directory } => manual(&directory),
         #[cfg(feature = "laboratory")]
         Command::Laboratory(command) => laboratory::run(command),
     };
     command::exit("hotset-lab", ended)
+}
+
+fn manual(directory: &Path) -> Result<(), Failure> {
+    let mut program = Cli::command();
+    program.build();
+    MANUAL.write(&program, directory)
 }

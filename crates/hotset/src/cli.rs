@@ -10,7 +10,7 @@ use crate::{Failure, commands, serve};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;
 
-/// Keeps the hot set of slow storage on fast storage.
+/// Caches slow block devices on SSDs, in user space.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true, max_term_width = 100)]
 pub struct Cli {
@@ -20,6 +20,16 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 pub enum Command {
+    /// Write a first configuration, with the disks and SSDs of this machine
+    ///
+    /// A file that exists is left as it is. The first free disk becomes the origin, every blank SSD a device of the
+    /// pool. Devices in use are listed as comments.
+    Init(commands::init::Init),
+    /// Serve two temporary files, to try hotset without root
+    ///
+    /// One file is as slow as a disk, by a model of a drive; the other is its SSD. Commands to paste are printed. Both
+    /// are removed at the end.
+    Try(commands::trial::Try),
     /// Serve the volumes of a configuration until SIGTERM or SIGINT
     Serve {
         #[command(flatten)]
@@ -135,9 +145,12 @@ pub enum Command {
     /// A command of hotset-lab
     #[command(hide = true, disable_help_flag = true)]
     Demo(Elsewhere),
-    /// Print the reference of the configuration file, in Markdown
+    /// Print the reference of the configuration file, of the counters or of a command, in Markdown
     #[command(hide = true)]
-    Reference,
+    Reference {
+        /// `counters`, or the words of a command
+        words: Vec<String>,
+    },
     /// Print the description of the API, OpenAPI in JSON
     #[command(hide = true)]
     Openapi,
@@ -172,6 +185,8 @@ impl Command {
     /// Carries it out.
     pub fn run(self) -> Result<(), Failure> {
         match self {
+            Command::Init(command) => commands::init::run(command),
+            Command::Try(command) => commands::trial::run(&command),
             Command::Serve { config, cold } => serve::serve(&config.file, cold),
             Command::Check(command) => commands::check::run(&command),
             Command::Reload { control } => commands::reload::run(&control.control),
@@ -214,13 +229,11 @@ impl Command {
             Command::Sim(words) => Err(words.refused("hotset sim", "hotset-lab sim")),
             Command::Demo(words) => Err(words.refused("hotset demo", "hotset-lab demo")),
             Command::Trace(command) => commands::trace::run(command),
-            Command::Reference => commands::documents::reference(),
+            Command::Reference { words } => commands::documents::reference(&words, Cli::command()),
             Command::Openapi => commands::documents::openapi(),
-            Command::Completions { shell } => {
-                commands::documents::completions(shell, Cli::command())
-            }
+            Command::Completions { shell } => commands::documents::completions(shell),
             Command::Man { directory } => {
-                commands::documents::manual(Cli::command(), directory.as_deref())
+                commands::documents::manual(directory.as_deref(), Cli::command())
             }
         }
     }

@@ -10,6 +10,7 @@ pub mod drill;
 pub mod elsewhere;
 pub mod explain;
 mod format;
+pub mod init;
 mod inspect;
 pub mod job;
 pub mod pool;
@@ -19,6 +20,7 @@ pub mod status;
 mod text;
 pub mod top;
 pub mod trace;
+pub mod trial;
 pub mod volume;
 pub mod web;
 

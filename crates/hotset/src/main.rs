@@ -11,17 +11,24 @@ mod cli;
     reason = "a command's own lines, and no daemon's"
 )]
 mod commands;
+mod definition;
 mod log;
 mod platform;
 mod serve;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
+use clap_complete::CompleteEnv;
 use command::{Failure, configuration};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    CompleteEnv::with_factory(|| definition::definition(cli::Cli::command()))
+        .var(definition::COMPLETE)
+        .bin("hotset")
+        .complete();
     // Clap ends the process with status 2 for a wrong command line.
-    let cli = cli::Cli::parse();
+    let matches = definition::definition(cli::Cli::command()).get_matches();
+    let cli = cli::Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let ended = match cli.command.run() {
         // The last line of a daemon goes the way of its others.
         Err(Failure::Runtime(what)) => {

@@ -13,7 +13,7 @@ use block::Regions;
 const KIND: u32 = kind(*b"HSMK");
 
 record! {
-    /// What precedes the bits.
+    /// The fields before the bits.
     BitmapRow, 32 {
         0 epoch: u64, "the epoch of the pool in which they were written";
         8 log_end: u64, "the log was durable up to before this sequence number";

@@ -34,7 +34,7 @@ fn superblock(bytes: Option<&[u8]>, tail: &[u8]) -> Result<Superblock, Superbloc
 }
 
 /// The superblock that holds, of its two copies and the bytes of the first. If neither
-/// can be read: what the better one is.
+/// can be read: the state of the better one.
 ///
 /// A device that held nothing gets its second copy before its first when it becomes a
 /// member. If the power goes in the midst of that, it has nothing, or the second copy
@@ -60,7 +60,7 @@ pub fn current_superblock(
     }
 }
 
-/// Whether the first copy is noise and no more: what follows it is the device's own.
+/// True if the first copy alone is noise: the bytes after it are the device's own.
 fn is_ours(start: Option<&[u8]>, superblock: &Superblock) -> bool {
     let (Some(start), from) = (start, SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES) else {
         return false;
@@ -88,7 +88,7 @@ pub fn witness_superblock(
     newest(first, second)
 }
 
-/// The newer of two copies. If neither can be read: what the better one is.
+/// The newer of two copies. If neither can be read: the state of the better one.
 pub fn newest(
     a: Result<Superblock, SuperblockError>,
     b: Result<Superblock, SuperblockError>,
@@ -147,7 +147,7 @@ mod tests {
         out
     }
 
-    /// What holds of a device with these bytes at its start and its end.
+    /// The judgement of a device with these bytes at its start and its end.
     fn holds(start: &[u8], end: &[u8]) -> Result<u64, SuperblockError> {
         let mut probe = vec![0; PROBE_BYTES];
         probe[..start.len()].copy_from_slice(start);

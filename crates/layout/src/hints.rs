@@ -1,10 +1,10 @@
-//! Policy hints: what the policy has learnt, and where each line comes among all, on the device of that line.
+//! Policy hints: the learnt state of the policy, and where each line comes among all, on the device of that line.
 //!
 //! ```text
-//! bytes of what was learnt u32 | those bytes | HintRow ...
+//! bytes of learnt state u32 | those bytes | HintRow ...
 //! ```
 //!
-//! Their length and checksum are in the superblock. Not here: whose hints they are, and what damage costs (`cache`).
+//! Their length and checksum are in the superblock. Not here: the owner of hints, and the cost of damage (`cache`).
 
 use crate::record::{Plain, record};
 
@@ -17,7 +17,7 @@ record! {
     }
 }
 
-/// What a policy has learnt, at most 4 GiB, and the lines of one device.
+/// The learnt state of a policy, at most 4 GiB, and the lines of one device.
 pub fn encode_hints(learnt: &[u8], lines: &[HintRow]) -> Vec<u8> {
     let mut bytes = (learnt.len() as u32).to_le_bytes().to_vec();
     bytes.extend(learnt);
@@ -32,7 +32,7 @@ pub fn encode_hints(learnt: &[u8], lines: &[HintRow]) -> Vec<u8> {
     bytes
 }
 
-/// The two parts of what [`encode_hints`] made; `None` of bytes that it cannot have made.
+/// The two parts of the bytes that [`encode_hints`] made; `None` of bytes that it cannot have made.
 pub fn decode_hints(bytes: &[u8]) -> Option<(&[u8], Vec<HintRow>)> {
     let (len, rest) = bytes.split_first_chunk()?;
     let (learnt, lines) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;

@@ -1,7 +1,7 @@
-//! What a driver knows a device by, as records of origins and superblocks of logs keep it.
+//! The identity of a device, as records of origins and superblocks of logs keep it.
 //!
 //! An identity is a text, or a set of facts. A text is a name that somebody vouches for: the
-//! URI of an export, the number of an array. Facts are what a kernel says of a device.
+//! URI of an export, the number of an array. Facts come from the kernel.
 //!
 //! ```text
 //! text of at most 64 bytes, the first of which is no 1
@@ -12,7 +12,7 @@
 //!     one hard fact differs ⟹ two devices
 //!     a path proves nothing: the kernel gives names again at each start
 //!
-//! Not here: what a device holds, which may prove or refute what its identity leaves open.
+//! Not here: the content of a device, which may prove or refute what its identity leaves open.
 
 use std::collections::BTreeMap;
 use twox_hash::XxHash3_64;
@@ -40,7 +40,7 @@ pub enum Fact {
     FileSystem = 6,
     /// The number of a file in its file system.
     Inode = 7,
-    /// What the file system of a file calls itself to processes.
+    /// The name that the file system of a file has for processes.
     FileSystemName = 8,
     /// The serial number that udev has made up.
     UdevSerial = 9,
@@ -53,7 +53,7 @@ pub enum Fact {
 }
 
 impl Fact {
-    /// Whether two values are two devices.
+    /// True if two values are two devices.
     fn is_hard(self) -> bool {
         matches!(
             self,
@@ -67,7 +67,7 @@ impl Fact {
         )
     }
 
-    /// Whether one value is one device, unless another fact differs.
+    /// True if one value is one device, unless another fact differs.
     fn proves(self) -> bool {
         matches!(
             self,
@@ -101,7 +101,7 @@ impl Fact {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Identity(Vec<u8>);
 
-/// What two identities say of their devices.
+/// The relation of two identities.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Likeness {
     /// They are one.
@@ -170,7 +170,7 @@ impl Identity {
             .collect()
     }
 
-    /// Whether the same identity at another time proves the same device.
+    /// True if the same identity at another time proves the same device.
     pub fn proves(&self) -> bool {
         likeness(&self.0, &self.0) == Likeness::Same
     }
@@ -195,7 +195,7 @@ fn facts(bytes: &[u8]) -> Option<Vec<(Fact, Hash)>> {
     Some(rest.chunks_exact(FACT_BYTES).filter_map(fact).collect())
 }
 
-/// What `was`, which was kept, and `is`, which a driver says now, come to.
+/// The relation of `was`, the kept identity, and `is`, the driver's of now.
 pub fn likeness(was: &[u8], is: &[u8]) -> Likeness {
     let (then, now) = match (facts(was), facts(is)) {
         (Some(then), Some(now)) => (then, now),
@@ -224,7 +224,7 @@ pub fn likeness(was: &[u8], is: &[u8]) -> Likeness {
     }
 }
 
-/// What a text of a former version comes to.
+/// The relation that a text of a former version gives.
 fn former(was: &[u8], now: &[(Fact, Hash)]) -> Likeness {
     let has = |kind, value: &[u8]| now.contains(&(kind, hashed(value)));
     // `file INODE of DEVICE`, where the device's number changes from one start to the next.

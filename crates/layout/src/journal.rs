@@ -1,4 +1,4 @@
-//! The journal of write-back: what its origin is about to get at once, on a device that does
+//! The journal of write-back: the group that its origin is about to get at once, on a device that does
 //! not fail with those of the log.
 //!
 //! ```text
@@ -51,7 +51,7 @@ record! {
 }
 
 record! {
-    /// What a commit has after the header of every block.
+    /// The fields of a commit after the header of every block.
     JournalCommitRow, 32 {
         0 to: u64, "once the origin has the group, it has every record of the log before this number";
         8 written_at: u64, "when the newest of them was written, in nanoseconds since 1970";
@@ -77,7 +77,7 @@ pub struct JournalSuperblock {
     pub sectors: u64,
     /// The volume.
     pub volume: String,
-    /// What the origin is known by; at most [`IDENTITY_BYTES_MAX`].
+    /// The identity of the origin; at most [`IDENTITY_BYTES_MAX`].
     pub identity: Vec<u8>,
 }
 

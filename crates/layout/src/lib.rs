@@ -15,9 +15,9 @@
 //!     a version other than [`VERSION`] and the one before it is refused, never guessed
 //!
 //! The log of write-back (`log_superblock`, `segment`, `log_record`, `summary`) and its journal have devices of their own.
-//! What members of arrays carry is `array`.
+//! The metadata of arrays' members is `array`.
 //!
-//! Not here: when what is written, and what follows from damage (`cache`, `raid`).
+//! Not here: the order of writes, and the consequences of damage (`cache`, `raid`).
 
 pub mod array;
 mod bitmap;
@@ -102,7 +102,7 @@ impl Uuid {
         self.0.to_be_bytes()
     }
 
-    /// What the blocks of a device carry of its name.
+    /// The part of a device's name that its blocks carry.
     pub fn salt(self) -> u64 {
         (self.0 ^ (self.0 >> 64)) as u64
     }

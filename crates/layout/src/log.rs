@@ -23,7 +23,7 @@ const fn change_bytes_max(line_blocks: u32) -> usize {
 }
 const _: () = assert!(change_bytes_max(256) <= BODY_BYTES);
 
-/// What a slot holds from now on.
+/// The content of a slot from now on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Change {
     /// The slot, counted on its device.
@@ -90,7 +90,7 @@ impl<'a> LogBlock<'a> {
         true
     }
 
-    /// Whether it holds no record.
+    /// True if it holds no record.
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }

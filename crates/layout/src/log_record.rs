@@ -17,7 +17,7 @@ pub const RECORD_BLOCKS_MAX: u32 = 128;
 pub const RECORD_EXTENTS_MAX: u32 = 128;
 
 record! {
-    /// What a record's header has after the header of every block; its extents follow,
+    /// The fields of a record's header after the header of every block; its extents follow,
     /// then a CRC32C for each of its blocks.
     RecordRow, 64 {
         0 segment: u64, "the number of the segment that it is in";
@@ -47,7 +47,7 @@ const HEADER_BYTES_MAX: usize = RecordRow::BYTES
     + RECORD_BLOCKS_MAX as usize * 4;
 const _: () = assert!(HEADER_BYTES_MAX <= BODY_BYTES);
 
-/// What an extent's blocks became.
+/// The new state of an extent's blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Became {
     /// Data, which the record has.
@@ -63,9 +63,9 @@ pub enum Became {
 pub struct RecordExtent {
     /// The volume's first block.
     pub block: u64,
-    /// How many; not none.
+    /// The number of blocks, at least one.
     pub count: u32,
-    /// What they became.
+    /// Their new state.
     pub became: Became,
 }
 
@@ -92,7 +92,7 @@ pub struct Record {
     pub complete_to: u64,
     /// The log.
     pub log: u32,
-    /// What became of which blocks; later ones hold.
+    /// The new states of blocks; later ones hold.
     pub extents: Vec<RecordExtent>,
     /// A CRC32C for each block of data.
     pub crcs: Vec<u32>,
@@ -175,7 +175,7 @@ impl Record {
         1 + self.crcs.len() as u32
     }
 
-    /// Whether `data`, which follows it, is its blocks.
+    /// True if `data`, which follows it, is its blocks.
     pub fn has(&self, data: &[u8]) -> bool {
         let blocks = data.chunks_exact(BLOCK_BYTES).zip(&self.crcs);
         data.len() == self.crcs.len() * BLOCK_BYTES

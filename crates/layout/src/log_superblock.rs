@@ -1,4 +1,4 @@
-//! The superblock of a write-back log: what a device holds for which volume, and which
+//! The superblock of a write-back log: the volume of a device, and which
 //! devices may be trusted. Two copies on each of both devices, and two in the witness, the
 //! file beside them.
 //!
@@ -70,7 +70,7 @@ pub struct LogSuperblock {
     pub copy: Option<u8>,
     /// The volume may owe something to its origin.
     pub owes: bool,
-    /// Which copies hold what is owed.
+    /// The copies that hold dirty data.
     pub mask: [bool; 2],
     /// The log.
     pub log: Uuid,
@@ -92,11 +92,11 @@ pub struct LogSuperblock {
     pub devices: [String; 2],
     /// The host that used it last.
     pub host: String,
-    /// What the origin is known by; at most [`IDENTITY_BYTES_MAX`].
+    /// The identity of the origin; at most [`IDENTITY_BYTES_MAX`].
     pub identity: Vec<u8>,
     /// The journal that may be replayed, and its device.
     pub journal: Option<(Uuid, String)>,
-    /// What was watched of the origin; at most [`ORIGIN_RECORD_BYTES_MAX`].
+    /// The samples of the origin; at most [`ORIGIN_RECORD_BYTES_MAX`].
     pub record: Vec<u8>,
 }
 
@@ -207,7 +207,7 @@ impl LogSuperblock {
     }
 
     /// The one that holds, of the two blocks of a device or of the witness that could be read.
-    /// If neither can be: what the better one is.
+    /// If neither can be: the state of the better one.
     pub fn newest(blocks: [Option<&[u8]>; 2]) -> Result<LogSuperblock, SuperblockError> {
         Pair::of(blocks).newest
     }

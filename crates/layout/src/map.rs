@@ -1,4 +1,4 @@
-//! The line map: for each slot the line in it, and what of it is valid.
+//! The line map: for each slot the line in it, and its valid blocks.
 //!
 //! A checkpoint is a whole map. Its pages are numbered, and each says to which
 //! checkpoint it belongs, so that a page left from an older one is known for it.
@@ -49,7 +49,7 @@ pub(crate) fn get_mask(bytes: &[u8]) -> Mask {
     mask
 }
 
-/// Whether `mask` has bits only for blocks that a line has.
+/// True if `mask` has bits only for blocks that a line has.
 pub(crate) fn mask_fits(mask: &Mask, line_blocks: u32) -> bool {
     (line_blocks..256).all(|block| mask[block as usize / 64] >> (block % 64) & 1 == 0)
 }
@@ -64,7 +64,7 @@ pub const fn entries_per_page(line_blocks: u32) -> u32 {
 }
 const _: () = assert!(entries_per_page(256) == 3 && entries_per_page(16) == 44);
 
-/// Whether byte `at` of a page of the map is of a line's checksums.
+/// True if byte `at` of a page of the map is of a line's checksums.
 pub const fn is_checksum(line_blocks: u32, at: usize) -> bool {
     let bytes = entry_bytes(line_blocks);
     let entries = bytes * entries_per_page(line_blocks) as usize;
@@ -74,12 +74,12 @@ pub const fn is_checksum(line_blocks: u32, at: usize) -> bool {
     body < entries && body % bytes >= EntryRow::BYTES + 2 * mask_bytes(line_blocks)
 }
 
-/// What a slot holds.
+/// The content of a slot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Entry {
     /// The line's key; 0 if the slot is empty.
     pub key: u64,
-    /// How hot the line is; 0 if unknown.
+    /// The heat of the line; 0 if unknown.
     pub heat: u16,
     /// Its valid blocks.
     pub valid: Mask,

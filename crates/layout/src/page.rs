@@ -16,7 +16,7 @@ record! {
     }
 }
 
-/// Why a block is not what was expected.
+/// The reason why a block is not the expected one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageError {
     /// The checksum does not match: torn, flipped, or never written.
@@ -36,7 +36,7 @@ pub(crate) const fn kind(name: [u8; 4]) -> u32 {
     u32::from_le_bytes(name)
 }
 
-/// Seals a block: the header first, then what `body` has put after it.
+/// Seals a block: the header first, then the bytes of `body`.
 pub(crate) fn seal(
     out: &mut [u8],
     kind: u32,

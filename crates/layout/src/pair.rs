@@ -11,7 +11,7 @@
 use crate::SuperblockError;
 use crate::signature::UNKNOWN;
 
-/// What is written twice.
+/// A record that is written twice.
 pub trait Paired: Sized {
     /// Reads one from its block.
     fn decode(block: &[u8]) -> Result<Self, SuperblockError>;
@@ -23,14 +23,14 @@ pub trait Paired: Sized {
 
 /// Two blocks, as far as they could be read.
 pub struct Pair<T> {
-    /// The one that holds. If neither does: what the better one is.
+    /// The one that holds. If neither does: the state of the better one.
     pub newest: Result<T, SuperblockError>,
     /// The first is to be written first: it is the older, or none.
     pub first_is_worse: bool,
 }
 
 impl<T: Paired> Pair<T> {
-    /// What both blocks are.
+    /// The state of both blocks.
     pub fn of(blocks: [Option<&[u8]>; 2]) -> Pair<T> {
         let read = |block: Option<&[u8]>| match block {
             Some(block) => T::decode(block),

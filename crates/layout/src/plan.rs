@@ -17,7 +17,7 @@ const LOG_BLOCKS_MIN: u64 = 16;
 /// can have pending, so a commit is at most as many blocks as the map has pages:
 /// one fits beside a half full log, and so does the last one of a checkpoint.
 const LOG_BLOCKS_PER_PAGE: u64 = 4;
-/// Bytes for what the policy wants to remember, for each slot.
+/// Bytes of the policy's hints, for each slot.
 const HINTS_BYTES_PER_SLOT: u64 = 16;
 /// Of how many blocks of a device each table area has one, up to [`TABLE_BLOCKS_MAX`].
 const BLOCKS_PER_TABLE_BLOCK: u64 = 128;
@@ -42,7 +42,7 @@ const SLOTS_MAX: u64 = 1 << 30;
 pub struct Area {
     /// The first.
     pub start: u64,
-    /// How many.
+    /// The number.
     pub blocks: u64,
 }
 
@@ -68,9 +68,9 @@ impl Area {
 /// Why a device cannot be laid out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlanError {
-    /// It has no room for a line beside the metadata.
+    /// The device has no room for a line beside the metadata.
     TooSmall,
-    /// It would have too many lines.
+    /// The device would have too many lines.
     TooManyLines,
 }
 
@@ -93,7 +93,7 @@ pub struct Plan {
     pub log: Area,
     /// The two places of a checkpoint of the map.
     pub maps: [Area; 2],
-    /// The two places of what the policy remembers.
+    /// The two places of the policy's hints.
     pub hints: [Area; 2],
     /// The lines themselves.
     pub lines: Area,

@@ -48,11 +48,11 @@ impl<T: Plain, const N: usize> Plain for [T; N] {
 pub struct Row {
     /// Where it begins, in bytes.
     pub offset: u32,
-    /// How many bytes it has.
+    /// Its length in bytes.
     pub bytes: u32,
     /// Its name.
     pub name: &'static str,
-    /// What it means.
+    /// Its meaning.
     pub help: &'static str,
 }
 

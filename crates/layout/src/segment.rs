@@ -1,4 +1,4 @@
-//! The write-back log: what a volume's origin does not have yet.
+//! The write-back log: dirty data of a volume.
 //!
 //! An area of segments of 1 MiB, each a header and then records; a record is a header
 //! and its blocks. Both copies of a segment hold the same bytes, so the salt is the
@@ -23,7 +23,7 @@ use crate::summary::{SUMMARY_AT, Summary};
 const SEGMENT_KIND: u32 = kind(*b"HSSG");
 
 record! {
-    /// What a segment's header has after the header of every block.
+    /// The fields of a segment's header after the header of every block.
     SegmentRow, 32 {
         0 log: u32, "1, the log's number: its uuid is the salt";
         4 volume: u32, "1, the volume's number: a log has one volume";

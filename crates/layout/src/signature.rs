@@ -1,17 +1,17 @@
-//! What else a device may hold, by its first bytes.
+//! Foreign content of a device, by its first bytes.
 
 use std::fmt;
 
-/// How many of a device's first bytes are looked at.
+/// The first bytes of a device that are looked at.
 pub const PROBE_BYTES: usize = 128 << 10;
 
-/// What the superblock of a write-back log begins with; far from the magic of a pool's.
+/// The magic of a write-back log's superblock; far from the magic of a pool's.
 pub(crate) const LOG_MAGIC: [u8; 8] = *b"WRITEBAK";
 
-/// What that of its journal begins with.
+/// The magic of its journal's superblock.
 pub(crate) const JOURNAL_MAGIC: [u8; 8] = *b"WRITEJNL";
 
-/// Magic bytes: where, what, and whose they are.
+/// Magic bytes, their place, and their owner.
 ///
 /// From the superblocks as documented by the file systems: ext (1080, 0xEF53),
 /// XFS, Btrfs (65600), LVM's label (one of the first four sectors), LUKS, swap
@@ -40,7 +40,7 @@ const MAGICS: [(usize, &[u8], &str); 16] = [
     (1024, b"\x10\x20\xf5\xf2", "an F2FS file system"),
 ];
 
-/// What a device holds that is not hotset's.
+/// Content of a device that is not hotset's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Foreign(pub &'static str);
 
@@ -53,7 +53,7 @@ impl fmt::Display for Foreign {
 /// Something, but nobody knows whose.
 pub(crate) const UNKNOWN: Foreign = Foreign("data of an unknown kind");
 
-/// What the first bytes of a device show; `None` if they are all zero.
+/// The content that the first bytes of a device show; `None` if they are all zero.
 pub fn foreign(bytes: &[u8]) -> Option<Foreign> {
     let known = MAGICS.iter().find(|(at, magic, _)| {
         let there = bytes.get(*at..*at + magic.len());

@@ -1,4 +1,4 @@
-//! The summary of a segment of the write-back log: what its records changed, so that an opening
+//! The summary of a segment of the write-back log: the changes of its records, so that an opening
 //! need not read them. The header of the next segment has it, which has room for it.
 //!
 //! After [`SummaryRow`] each record has, as LEB128 of at most 64 bits but for the last: the
@@ -20,7 +20,7 @@ use crate::record::record;
 use unsigned_varint::{decode, encode};
 
 record! {
-    /// What follows in the header of a segment that is not the first.
+    /// The fields in the header of a segment that is not the first.
     SummaryRow, 48 {
         0 segment: u64, "the number of the segment before, which the summary is of";
         8 first: u64, "the number of the first record that it has";
@@ -55,7 +55,7 @@ pub struct Summary {
 /// The summary of a segment that is being filled.
 pub struct SummaryWriter {
     summary: Summary,
-    /// What the next record is counted from.
+    /// The number from which the next record is counted.
     last: Last,
     /// There is no room for all.
     is_full: bool,

@@ -1,4 +1,4 @@
-//! The superblock: what a device is, which pool it belongs to, and the volumes whose
+//! The superblock: the role of a device, its pool, and the volumes whose
 //! lines it may hold. Two copies, at both ends of the device, each with a table area for
 //! the volumes that do not fit into it.
 //!
@@ -84,7 +84,7 @@ pub(crate) fn set_checksum(block: &mut [u8]) {
     block[CRC_AT..BLOCK_BYTES].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Whether it is there.
+/// True if it is there.
 pub(crate) fn has_checksum(block: &[u8]) -> bool {
     let crc = u32::from_le_bytes(block[CRC_AT..BLOCK_BYTES].try_into().expect("four bytes"));
     crc == crc_fast::crc32_iscsi(&block[..CRC_AT])
@@ -92,12 +92,12 @@ pub(crate) fn has_checksum(block: &[u8]) -> bool {
 
 const _: () = assert!(SuperblockRow::BYTES + MEMBERS_MAX * MemberRow::BYTES <= CRC_AT);
 
-/// What a device is to its pool.
+/// The role of a device in its pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// It holds lines.
+    /// The device holds lines.
     Member,
-    /// It holds only the superblock.
+    /// The device holds only the superblock.
     Witness,
 }
 
@@ -108,16 +108,16 @@ pub struct Member {
     pub device: Uuid,
     /// Lines it has room for.
     pub slots: u32,
-    /// What it was called.
+    /// Its name at the time.
     pub name: String,
-    /// What it fails with.
+    /// Its failure domain.
     pub domain: String,
 }
 
 /// A superblock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Superblock {
-    /// What the device is to the pool.
+    /// The role of the device in the pool.
     pub role: Role,
     /// Closed in order: log and map are complete.
     pub clean: bool,
@@ -152,9 +152,9 @@ pub struct Superblock {
     pub given: u64,
     /// The policy's hints: which of the two areas, bytes, their checksum, which part.
     pub hints: Option<(u8, u32, u32, u32)>,
-    /// What the pool is called.
+    /// The name of the pool.
     pub label: String,
-    /// What the device is called.
+    /// The name of the device.
     pub name: String,
     /// The host that used it last.
     pub host: String,
@@ -165,7 +165,7 @@ pub struct Superblock {
 }
 
 impl Superblock {
-    /// Whether it can be written: members, and volumes with the longest records, fit.
+    /// True if it can be written: members, and volumes with the longest records, fit.
     pub fn fits(&self) -> bool {
         let room = volumes_fitting(self.table_areas().map_or(0, |[area, _]| area.blocks));
         self.members.len() <= MEMBERS_MAX && self.volumes.rows() as usize <= room

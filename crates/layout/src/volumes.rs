@@ -45,9 +45,9 @@ pub struct Volume {
     pub flags: u32,
     /// Its size in sectors.
     pub sectors: u64,
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What is known of its origin; opaque here.
+    /// The record of its origin; opaque here.
     pub origin: Vec<u8>,
 }
 
@@ -100,12 +100,12 @@ impl VolumeTable {
         read(self.rows, &self.bytes).expect("checked when it was read")
     }
 
-    /// How many rows it has.
+    /// The number of its rows.
     pub fn rows(&self) -> u32 {
         self.rows
     }
 
-    /// Whether it is the same table, not one that happens to say the same.
+    /// True if it is the same table, not one that happens to say the same.
     pub fn is(&self, other: &VolumeTable) -> bool {
         Arc::ptr_eq(&self.bytes, &other.bytes)
     }

@@ -1,6 +1,6 @@
 //! The default: learns which lines are reused when, and which rule does best.
 //!
-//! It keeps no lists. A resident line has eight bytes ([`line`]): its last access, how
+//! The policy keeps no lists. A resident line has eight bytes ([`line`]): its last access, how
 //! often it was seen, its class ([`class`]), and which parts of it are there ([`fills`]). A sample of the keys
 //! ([`monitor`]) teaches how likely lines of each class are to be reused at each
 //! age ([`hazard`]) and runs miniature caches of the rules it may follow
@@ -53,7 +53,7 @@ const HYSTERESIS: f32 = 0.01;
 /// many times.
 const ROUNDS_PER_POOL: u32 = 4;
 
-/// What a slot holds: together, so that a hit touches one line of the processor's
+/// The content of a slot: together, so that a hit touches one line of the processor's
 /// caches.
 #[derive(Clone, Copy, Debug)]
 struct Held {
@@ -85,10 +85,10 @@ pub struct Auto<I> {
     random: Random,
     scale: Scale,
     accesses: u64,
-    /// What `accesses` is at the next step of the hazards.
+    /// The value of `accesses` at the next step of the hazards.
     step_at: u64,
     active: Expert,
-    /// Whether the active rule stays whatever the miniatures show.
+    /// True if the active rule stays whatever the miniatures show.
     is_fixed: bool,
     active_since: Nanos,
     changes: u64,
@@ -126,7 +126,7 @@ impl<I: Index> Auto<I> {
         }
     }
 
-    /// For up to `slots` lines, always by this rule: to measure what the choice is worth.
+    /// For up to `slots` lines, always by this rule: to measure the worth of the choice.
     pub fn fixed(universe: I::Universe, slots: u32, rule: Expert) -> Auto<I> {
         Auto {
             active: rule,
@@ -159,7 +159,7 @@ impl<I: Index> Auto<I> {
         line.touch(now, request, &self.scale);
     }
 
-    /// What every access does, a hit of the line in `resident` or a miss.
+    /// The work of every access, a hit of the line in `resident` or a miss.
     fn observe(&mut self, key: Key, request: &Request, resident: Option<u32>) {
         self.accesses += 1;
         // Without slots there is nothing to decide, and nothing to learn of a rule.
@@ -253,7 +253,7 @@ impl<I: Index> Auto<I> {
         self.index.insert(key, slot.0);
     }
 
-    /// What is known of a line that is not resident, now that it is accessed.
+    /// The memory of a line that is not resident, at its access.
     fn newcomer(&mut self, key: Key, request: &Request, now: u32) -> Line {
         let (count, distance) = match self.ghosts.take(key, now) {
             Some(ghost) => {

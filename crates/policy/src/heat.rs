@@ -1,6 +1,6 @@
-//! What is remembered of a resident line over a restart, in two bytes.
+//! The memory of a resident line over a restart, in two bytes.
 
-/// How a line was used: the same bits for every policy, so that lines exported
+/// The use of a line: the same bits for every policy, so that lines exported
 /// by one can be adopted by another. Any 16 bits are a heat.
 ///
 /// ```text
@@ -28,19 +28,19 @@ impl Heat {
         Heat::new(uses, 0, 0)
     }
 
-    /// How firmly the line is established: zero for one that has not been used
+    /// The standing of the line: zero for one that has not been used
     /// again since it came, more for one that was, up to 15.
     pub fn uses(self) -> u8 {
         (self.0 & 15) as u8
     }
 
-    /// How long ago the last use was, in half octaves; 31 for the longest, zero
+    /// The age of the last use, in half octaves; 31 for the longest, zero
     /// also if it is not known.
     pub fn age(self) -> u8 {
         (self.0 >> Heat::USES_BITS & 31) as u8
     }
 
-    /// What else the exporting policy remembers; zero if nothing.
+    /// Further memory of the exporting policy; zero if none.
     pub fn kind(self) -> u8 {
         (self.0 >> (Heat::USES_BITS + Heat::AGE_BITS)) as u8
     }

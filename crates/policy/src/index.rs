@@ -25,7 +25,7 @@ use crate::Key;
 /// `key_of(n)` returns the key of node `n`; it must answer for every node
 /// inserted and not yet removed.
 pub trait Index {
-    /// What is known of the keys to come: a hash seed, or their number.
+    /// Knowledge of the keys to come: a hash seed, or their number.
     type Universe: Copy;
 
     /// An empty index for up to `nodes` nodes.

@@ -50,7 +50,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Key(pub u64);
 
-/// What a request does to the lines it touches.
+/// The effect of a request on the lines it touches.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Op {
     /// Reads the line, in whole or in part.
@@ -67,11 +67,11 @@ pub struct Request {
     pub op: Op,
     /// Length of the whole client request in bytes, not of its part in this line.
     pub len_bytes: u32,
-    /// What of the line is touched: a slot holds of it what was, and no more.
+    /// The touched parts of the line: a slot holds these, and no more.
     pub parts: Parts,
 }
 
-/// What the engine is to do for one access.
+/// An instruction to the engine for one access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Instruction {
     /// The line is in this slot.
@@ -103,7 +103,7 @@ pub enum Reason {
 /// The engine's veto over victims: a line with dirty data that cannot be
 /// cleaned now, or with an operation in flight, is pinned.
 pub trait Pins {
-    /// Whether the line in `slot` must stay for now.
+    /// True if the line in `slot` must stay for now.
     fn pinned(&self, slot: Slot) -> bool;
 }
 
@@ -123,14 +123,14 @@ impl<F: Fn(Slot) -> bool> Pins for F {
     }
 }
 
-/// Why a self-tuning policy does what it does.
+/// The state of a self-tuning policy, for reports.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Explanation {
     /// The rule in force.
     pub active: &'static str,
     /// Since when, by [`Policy::tick`].
     pub since: Nanos,
-    /// How often the rule has changed.
+    /// The number of changes of the rule.
     pub changes: u64,
     /// Each rule, and the share of recent accesses it would have missed.
     pub rules: Vec<(&'static str, f64)>,
@@ -141,7 +141,7 @@ pub struct Explanation {
 /// Usable as `Box<dyn Policy>` (one virtual call an access) or as a concrete
 /// type that the compiler inlines.
 pub trait Policy {
-    /// Records one access to `key` and says what to do.
+    /// Records one access to `key` and returns the instruction.
     ///
     /// `pins` is asked only about slots that are about to be replaced. On
     /// `Replace` the victim is forgotten at once; if the fill then fails, call
@@ -187,7 +187,7 @@ pub trait Policy {
     /// bytes of [`Policy::save`]; afterwards build a policy of the same name
     /// and size, `restore` the bytes, `adopt` the lines in the stored order.
     /// Lines that are no longer valid are left out. Another policy may adopt
-    /// them too: it uses of the heat what it understands.
+    /// them too: it uses the parts of the heat that it knows.
     fn export(&self, visit: &mut dyn FnMut(Key, Slot, Heat));
 
     /// Makes the slots `..total` exist; those added are free. Allocates.
@@ -210,19 +210,19 @@ pub trait Policy {
     /// Passes the time. Call at any steady pace, such as once a second.
     fn tick(&mut self, _now: Nanos) {}
 
-    /// What was learnt, to be given to [`Policy::restore`] after a restart;
+    /// The learnt state, for [`Policy::restore`] after a restart;
     /// empty for a policy that learns nothing beyond which lines it holds.
     fn save(&self) -> Vec<u8> {
         Vec::new()
     }
 
-    /// Takes up what [`Policy::save`] returned. Returns false, and changes
+    /// Takes up the bytes of [`Policy::save`]. Returns false, and changes
     /// nothing, if the bytes are damaged or from another version.
     fn restore(&mut self, saved: &[u8]) -> bool {
         saved.is_empty()
     }
 
-    /// What a self-tuning policy is doing; `None` from all others.
+    /// The rule of a self-tuning policy; `None` from all others.
     fn explanation(&self) -> Option<Explanation> {
         None
     }

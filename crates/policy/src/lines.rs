@@ -1,4 +1,4 @@
-//! What the policies made of linked lists share: nodes, lists, slots.
+//! Nodes, lists and slots of the policies made of linked lists.
 //!
 //! A node describes a key, either resident (it has a slot) or remembered after
 //! its eviction (a ghost). Index, arena and lists are of fixed size between
@@ -20,7 +20,7 @@ use crate::{Index, Key, Pins, Slot, Slots};
 /// No node, or no slot.
 const NONE: u32 = u32::MAX;
 
-/// How many pinned lines a search for a victim passes over before it gives up.
+/// The most pinned lines that a search for a victim passes over.
 pub const PINNED_MAX: u32 = 64;
 
 /// The most lists that a policy has.
@@ -284,7 +284,7 @@ impl<I: Index> Lines<I> {
         }
     }
 
-    /// Whether the engine forbids the eviction of resident node `id`.
+    /// True if the engine forbids the eviction of resident node `id`.
     pub fn pinned(&self, id: u32, pins: &dyn Pins) -> bool {
         self.slot(id).is_some_and(|slot| pins.pinned(slot))
     }

@@ -11,7 +11,7 @@ pub struct Parts(u16);
 const LOG: u32 = u16::BITS.trailing_zeros();
 
 /// The ones of each byte: without the processor's own instruction, which the oldest ones lack,
-/// a third of what counting them takes.
+/// a third of the time of counting them.
 const ONES: [u8; 256] = {
     let mut ones = [0; 256];
     let mut byte = 0;
@@ -23,14 +23,14 @@ const ONES: [u8; 256] = {
 };
 
 impl Parts {
-    /// How many parts a line has.
+    /// The parts of a line.
     pub const MAX: usize = u16::BITS as usize;
     /// All of the line.
     pub const WHOLE: Parts = Parts(u16::MAX);
     /// Nothing of it.
     pub const NONE: Parts = Parts(0);
 
-    /// What `count` blocks, one at least, from `first` on touch of a line of `1 << log` blocks.
+    /// The parts that `count` blocks, one at least, from `first` on touch of a line of `1 << log` blocks.
     #[inline]
     pub fn of(first: u32, count: u32, log: u32) -> Parts {
         let (from, to) = if log <= LOG {
@@ -50,13 +50,13 @@ impl Parts {
         Parts(self.0 | other.0)
     }
 
-    /// Whether all of `other` is in it.
+    /// True if all of `other` is in it.
     #[inline]
     pub fn cover(self, other: Parts) -> bool {
         other.0 & !self.0 == 0
     }
 
-    /// How many they are.
+    /// The number of parts.
     #[inline]
     pub fn count(self) -> usize {
         let [low, high] = self.0.to_le_bytes();

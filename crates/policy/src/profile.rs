@@ -79,7 +79,7 @@ impl Profiler {
         size_of::<Profiler>() + self.curve.state_bytes() + self.working.state_bytes()
     }
 
-    /// What is known by now.
+    /// The profile by now.
     pub fn profile(&self) -> Profile {
         let unique = self.curve.unique_lines();
         Profile {
@@ -109,7 +109,7 @@ fn sizes(unique: f64) -> impl Iterator<Item = u64> {
         .filter(move |lines| std::mem::replace(&mut before, *lines) < *lines)
 }
 
-/// What a profiler knew at one moment.
+/// The state of a profiler at one moment.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Profile {
     /// Length of a line.

@@ -1,4 +1,4 @@
-//! How often each part of a volume is asked for, and when it last was.
+//! Counts the accesses of each part of a volume, with the time of the last.
 //!
 //! A volume is cut into at most [`REGIONS_MAX`] regions of equal length, so the
 //! table is small whatever the volume. Counts are halved every [`HALF_LIFE`].
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// Regions of a volume, at the most.
 pub const REGIONS_MAX: u64 = 1024;
-/// How often counts are halved.
+/// The period after which counts are halved.
 pub const HALF_LIFE: Nanos = Nanos::from_secs(600);
 
 /// One part of a volume.

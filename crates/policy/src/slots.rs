@@ -81,17 +81,17 @@ impl Slots {
         self.live() - self.free
     }
 
-    /// Whether `slot` exists and was retired.
+    /// True if `slot` exists and was retired.
     pub fn is_retired(&self, slot: Slot) -> bool {
         slot.0 < self.total && bit(&self.retired_bits, slot.0)
     }
 
-    /// Whether `slot` exists and is free.
+    /// True if `slot` exists and is free.
     pub fn is_free(&self, slot: Slot) -> bool {
         slot.0 < self.total && bit(&self.levels[0], slot.0)
     }
 
-    /// Whether `slot` exists and holds a line.
+    /// True if `slot` exists and holds a line.
     pub fn is_used(&self, slot: Slot) -> bool {
         slot.0 < self.total && !self.is_free(slot) && !self.is_retired(slot)
     }

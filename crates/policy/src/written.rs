@@ -19,7 +19,7 @@ const BLOCK_BYTES: u64 = 4096;
 const RATE_MIN: f64 = 4096.0;
 const PER_OCTAVE: u32 = 4;
 const RATES: usize = 96;
-/// What the origin is owed is too much from half of the default `max_lag` on, in seconds.
+/// Dirty data is too much from half of the default `max_lag` on, in seconds.
 const PACED_S: f64 = 15.0;
 /// And writes are stopped from all of it on.
 const STOPPED_S: f64 = 30.0;
@@ -36,16 +36,16 @@ const SIZES: usize = (FINE + FINE / 2 * 60) as usize;
 pub struct Load {
     /// Writes a second.
     pub writes_per_second: f64,
-    /// What they write, in bytes a second.
+    /// Their writes, in bytes a second.
     pub bytes_per_second: f64,
 }
 
-/// What an origin of one speed would be owed.
+/// The dirty data of an origin of one speed.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Backlog {
     /// Bytes a second that it takes.
     pub rate: f64,
-    /// Share of the bytes written while what it was owed is what it takes in half of `max_lag`, or more.
+    /// Share of the bytes written while the dirty data exceeds the origin's rate times half of `max_lag`.
     pub paced_share: f64,
     /// Share of the time in which it was.
     pub behind_share: f64,
@@ -53,7 +53,7 @@ pub struct Backlog {
     pub owed_bytes_max: f64,
 }
 
-/// What is known at one moment.
+/// The figures at one moment.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Written {
     /// From the first to the last tick; zero if there was none.
@@ -62,7 +62,7 @@ pub struct Written {
     pub active_seconds: f64,
     /// Writes; zeroes and discards are not among them.
     pub writes: u64,
-    /// What they wrote.
+    /// The bytes written.
     pub bytes: u64,
     /// Writes that were forced (FUA), among them.
     pub forced_writes: u64,
@@ -255,7 +255,7 @@ impl Writes {
         size_of::<Writes>()
     }
 
-    /// What is known by now; the busiest spans and the backlogs up to the last whole second.
+    /// The figures by now; the busiest spans and the backlogs up to the last whole second.
     pub fn written(&self) -> Written {
         let seconds = self
             .span

@@ -7,6 +7,7 @@
 //! Not here: what rustfmt and clippy check. Left out of every check: `fuzz/`,
 //! which is a workspace of its own, and build output.
 
+pub mod book;
 pub mod comments;
 pub mod cycles;
 pub mod dialect;
@@ -16,6 +17,7 @@ pub mod length;
 pub mod mutations;
 pub mod names;
 pub mod papers;
+pub mod prose;
 pub mod reach;
 pub mod sizes;
 mod source;
@@ -29,7 +31,8 @@ pub use tree::{Finding, Tree};
 pub type Check = fn(&Tree) -> Vec<Finding>;
 
 /// Every check, by name.
-pub const CHECKS: [(&str, Check); 13] = [
+pub const CHECKS: [(&str, Check); 15] = [
+    ("book", book::check),
     ("comments", comments::check),
     ("cycles", cycles::check),
     ("dialect", dialect::check),
@@ -39,6 +42,7 @@ pub const CHECKS: [(&str, Check); 13] = [
     ("mutations", mutations::check),
     ("names", names::check),
     ("papers", papers::check),
+    ("prose", prose::check),
     ("reach", reach::check),
     ("sizes", sizes::check),
     ("waits", waits::check),

@@ -1,11 +1,17 @@
 //! The tree as it stands passes every check.
 
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use tidy::{CHECKS, Tree};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
 
 #[test]
 fn the_tree_is_tidy() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root();
     let tree = Tree::read(&root).expect("the tree is readable");
     assert!(
         tree.has("crates/tidy/tests/tree.rs"),
@@ -19,4 +25,61 @@ fn the_tree_is_tidy() {
         }
     }
     assert_eq!(findings, 0, "findings above");
+}
+
+/// Words of a text that have the form of a commit's name.
+fn commits(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    words.filter(|word| {
+        let hex = word.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'));
+        let mixed = word.contains(|c: char| c.is_ascii_digit())
+            && word.contains(|c: char| c.is_ascii_alphabetic());
+        hex && mixed && matches!(word.len(), 7..=12 | 40)
+    })
+}
+
+/// What git prints; `None` without git, or outside of a repository.
+fn git(arguments: &[&str], input: &str) -> Option<String> {
+    let mut git = Command::new("git");
+    git.arg("-C").arg(root()).args(arguments);
+    git.stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut git = git.spawn().ok()?;
+    git.stdin.take()?.write_all(input.as_bytes()).ok()?;
+    let output = git.wait_with_output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then_some(text)
+}
+
+#[test]
+fn every_commit_that_a_page_cites_exists() {
+    match git(&["rev-parse", "--is-shallow-repository"], "")
+        .as_deref()
+        .map(str::trim)
+    {
+        Some("false") => (),
+        _ => {
+            return eprintln!(
+                "skipped: no repository, or one without its history: `git fetch --unshallow`"
+            );
+        }
+    }
+    let tree = Tree::read(&root()).expect("the tree is readable");
+    let absent = "0a00000";
+    let mut cited: Vec<(&str, &str)> = vec![("the canary", absent)];
+    for (path, text) in tree.ending(".md") {
+        cited.extend(commits(text).map(|commit| (path, commit)));
+    }
+    let names: String = cited
+        .iter()
+        .map(|(_, commit)| format!("{commit}^{{commit}}\n"))
+        .collect();
+    let found = git(&["cat-file", "--batch-check"], &names).expect("git answers");
+    let lines = cited.iter().zip(found.lines());
+    let missing: Vec<_> = lines
+        .filter(|(_, line)| !line.contains(" commit "))
+        .map(|(cited, _)| *cited)
+        .collect();
+    assert_eq!(missing, [("the canary", absent)]);
 }

@@ -3,6 +3,7 @@
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub use places::listed;
+pub use places::{Place as BlockDevice, block_devices};
 
 mod advice;
 mod arrays;

@@ -35,6 +35,7 @@ mod serve;
 mod tokens;
 
 pub use api::description;
+pub use api::{BlockDevice, block_devices};
 #[cfg(feature = "fuzzing")]
 pub use hostile::hostile;
 

@@ -1,4 +1,4 @@
-//! What the suites write and what they expect to read.
+//! The bytes that suites write and expect to read.
 //!
 //! Every sector written carries its address and a version in each of its words,
 //! so that a wrong sector says where its bytes come from.
@@ -21,7 +21,7 @@ pub(super) fn stamp(bytes: &mut [u8], at: Lba, version: u64) {
     }
 }
 
-/// What a sector's bytes seem to be.
+/// The origin of a sector's bytes, by their content.
 pub(super) fn describe(sector: &[u8]) -> String {
     if sector.iter().all(|&b| b == 0) {
         return "zeroes".into();
@@ -67,7 +67,7 @@ impl Model {
         }
     }
 
-    /// The first sector of `bytes`, read from `at`, that is not what it must be.
+    /// The first sector of `bytes`, read from `at`, that is wrong.
     pub(super) fn verify(&self, at: Lba, bytes: &[u8]) -> Result<(), String> {
         for (lba, found) in (at.0..).zip(bytes.chunks(SECTOR)) {
             let expected: &[u8] = match self.0.get(&lba) {

@@ -1,4 +1,4 @@
-//! What every [`Device`] must do while power stays on.
+//! The contract of every [`Device`] while power stays on.
 
 use super::bytes::{Model, describe, stamp};
 use super::join::{Boxed, abandon, join, join_all};
@@ -14,9 +14,9 @@ use std::cell::{Cell, RefCell};
 const STEPS: u64 = 300;
 /// Requests in flight at once.
 const DEPTH: u64 = 32;
-/// How long buffers of abandoned requests may take to come home.
+/// The time in which buffers of abandoned requests must come home.
 const SETTLE: Nanos = Nanos::from_secs(10);
-/// How long a case may take; far over what any needs, slow disks included.
+/// The limit of a case, far over the time that any needs, slow disks included.
 const TIMEOUT: Nanos = Nanos::from_secs(300);
 
 /// Runs the suite; panics with the seed at the first breach.

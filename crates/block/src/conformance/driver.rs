@@ -1,4 +1,4 @@
-//! What every [`Driver`] must do, tried without an executor.
+//! The contract of every [`Driver`], tried without an executor.
 
 use super::bytes::{Model, stamp};
 use super::join::join_all;
@@ -12,7 +12,7 @@ use crate::{
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What the driver under test serves.
+/// The targets that the driver under test serves.
 #[derive(Clone, Debug)]
 pub struct Rig {
     /// A disk of at least 2 MiB, which is overwritten.

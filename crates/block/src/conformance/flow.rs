@@ -1,4 +1,4 @@
-//! What the suites send over streams.
+//! The bytes that suites send over streams.
 
 use super::rng::mix;
 use crate::{Address, Shared};

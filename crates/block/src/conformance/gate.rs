@@ -1,4 +1,4 @@
-//! What [`Gate`] must do over every device: bytes at any offset, and
+//! The contract of [`Gate`] over every device: bytes at any offset, and
 //! overlapping requests as if one after another.
 
 use super::join::{Boxed, join_all};

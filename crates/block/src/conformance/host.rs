@@ -1,4 +1,4 @@
-//! What every [`Host`] must do: shards that wake each other, and end.
+//! The contract of every [`Host`]: shards that wake each other, and end.
 
 use super::{Case, check};
 use crate::{Driver, Host, Nanos, Progress, ShardId, Turn, Unpark};

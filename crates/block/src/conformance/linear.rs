@@ -1,4 +1,4 @@
-//! Whether concurrent requests on bytes could have run one after another.
+//! Checks that concurrent requests on bytes could have run one after another.
 //!
 //! Every request of a round was called before any returned, so every order is
 //! allowed; one must explain each read and the bytes left behind. All orders are
@@ -6,13 +6,13 @@
 
 use std::ops::Range;
 
-/// A request of a round, and what a read returned.
+/// A request of a round, and the bytes that a read returned.
 pub(super) enum Event {
     Read(Range<usize>, Vec<u8>),
     Write(Range<usize>, Vec<u8>),
 }
 
-/// Whether some order of `events` turns `before` into `after`.
+/// True if some order of `events` turns `before` into `after`.
 pub(super) fn explains(before: &[u8], events: &[Event], after: &[u8]) -> bool {
     let mut left: Vec<_> = events.iter().collect();
     search(before, &mut left, after)

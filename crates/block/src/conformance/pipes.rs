@@ -147,7 +147,7 @@ impl<D: Driver> Pipes<D> {
         }
     }
 
-    /// What was sent before a close arrives, then the end.
+    /// Bytes sent before a close arrive, then the end.
     async fn end_of_stream(&self) {
         self.probe.case.enter("end of stream");
         let (here, there) = self.connected().await;
@@ -171,7 +171,7 @@ impl<D: Driver> Pipes<D> {
         self.probe.with(|d| d.close(there));
     }
 
-    /// A close ends what waits on this side, and what comes later.
+    /// A close ends operations that wait on this side, and later ones.
     async fn closed_here(&self) {
         self.probe.case.enter("closed on this side");
         let (here, there) = self.connected().await;

@@ -14,7 +14,7 @@ pub(super) struct Places {
     block: u64,
     /// The size of the device, in blocks.
     blocks: u64,
-    /// What may be in flight at once, in blocks.
+    /// The most blocks in flight at once.
     flight_max: u64,
 }
 

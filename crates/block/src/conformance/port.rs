@@ -1,4 +1,4 @@
-//! What every [`Port`] must do.
+//! The contract of every [`Port`].
 //!
 //! Its tags are served by a task each to the end; the cases differ in how they serve.
 
@@ -12,9 +12,9 @@ use crate::{
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// How long a case may take; far over what any needs.
+/// The limit of a case, far over the time that any needs.
 const CASE_MAX: Nanos = Nanos::from_secs(60);
-/// How long a request that nobody asked for is waited for.
+/// The wait for a request that must not come.
 const SETTLE: Nanos = Nanos::from_millis(10);
 /// Requests of a case.
 const REQUESTS: u64 = 200;
@@ -85,7 +85,7 @@ enum How {
     Serve,
     /// Every third place fails.
     Fail,
-    /// Asks first for what the tag does not wait for.
+    /// Gives first an answer that the tag does not wait for.
     BreakRules,
 }
 
@@ -168,7 +168,7 @@ impl<P: Port> Server<P> {
         buf.share()
     }
 
-    /// What the tag does not wait for is refused, and it holds what it held.
+    /// An answer that the tag does not wait for is refused, and the tag keeps its request.
     async fn break_rules(&self, tag: Tag, request: Request) {
         let mut wrong = vec![None];
         if let Request::Read(_) | Request::Write(..) = request {

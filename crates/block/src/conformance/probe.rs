@@ -3,7 +3,7 @@
 //!
 //! Checked on every call:
 //!     a completion's token is in flight, and then no more
-//!     what the operation owned comes back with it, the same memory
+//!     buffers of the operation come back with it, the same memory
 //!     `now` never goes back
 //!     nothing takes longer than [`TIMEOUT`]
 
@@ -24,7 +24,7 @@ const TIMEOUT: Nanos = Nanos::from_secs(30);
 /// for a cause, and not for spinning.
 const EARLY_MAX: u32 = 100_000;
 
-/// What an operation must give back.
+/// The buffers that an operation must return.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Owned {
     Nothing,
@@ -144,7 +144,7 @@ impl<D: Driver> Probe<D> {
         .await;
     }
 
-    /// How many operations are in flight.
+    /// The number of operations in flight.
     pub(super) fn in_flight(&self) -> usize {
         let slots = self.slots.borrow();
         let in_flight = |slot: &&Slot| matches!(slot, Slot::InFlight { .. });

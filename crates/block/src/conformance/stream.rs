@@ -1,4 +1,4 @@
-//! What every [`Connector`], [`Listener`] and [`Stream`] must do.
+//! The contract of every [`Connector`], [`Listener`] and [`Stream`].
 
 use super::flow::{cut, flow_byte, nowhere};
 use super::join::{abandon, join, join_all};
@@ -9,9 +9,9 @@ use std::cell::RefCell;
 
 /// Bytes sent each way in the long exchange.
 const LONG: u64 = 512 << 10;
-/// How long a buffer of an abandoned receive may take to come home.
+/// The time in which a buffer of an abandoned receive must come home.
 const SETTLE: Nanos = Nanos::from_secs(10);
-/// How long a case may take; far over what any needs.
+/// The limit of a case, far over the time that any needs.
 const TIMEOUT: Nanos = Nanos::from_secs(60);
 
 /// Runs the suite; panics with the seed at the first breach.
@@ -146,7 +146,7 @@ impl<C: Connector, L: Listener> Suite<'_, C, L> {
         }
     }
 
-    /// What was sent before a close arrives, then the end.
+    /// Bytes sent before a close arrive, then the end.
     async fn end_of_stream(&self) {
         self.case.enter("end of stream");
         let (here, there) = self.connected().await;
@@ -165,7 +165,7 @@ impl<C: Connector, L: Listener> Suite<'_, C, L> {
         }
     }
 
-    /// A close ends what waits on this side, and what comes later.
+    /// A close ends operations that wait on this side, and later ones.
     async fn closed_here(&self) {
         self.case.enter("closed on this side");
         let (here, there) = self.connected().await;
@@ -232,7 +232,7 @@ impl<C: Connector, L: Listener> Suite<'_, C, L> {
         self.expect_ended("a recv from a closed peer", self.recv(&here).await);
     }
 
-    /// What the peer sent before it closed is not in the way of seeing that it has.
+    /// Bytes that the peer sent before it closed do not hide the close.
     async fn peer_closed(&self) {
         self.case.enter("the peer's close, with bytes to receive");
         let (here, there) = self.connected().await;

@@ -13,7 +13,7 @@ use std::task::Waker;
 pub const PAGE_BYTES: usize = 4096;
 
 pub(crate) struct Arena {
-    /// What the allocator gave; `base` is the first page inside.
+    /// The allocator's memory; `base` is the first page inside.
     pub(super) allocated: NonNull<u8>,
     pub(super) base: NonNull<u8>,
     pub(super) pages: u32,

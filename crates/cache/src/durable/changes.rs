@@ -1,4 +1,4 @@
-//! What the map on the devices does not know yet.
+//! Changes of the map that are not on the devices yet.
 //!
 //! Invariant:
 //!     the map of a slot in memory differs from checkpoint and log ⟹ the slot
@@ -10,7 +10,7 @@ use policy::{Key, Slot};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What a slot's next record in the log must say.
+/// The content of a slot's next record in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Pending {
     /// The line that entered since the last record.
@@ -46,12 +46,12 @@ impl Changes {
         self.0.entry(slot.0).or_default();
     }
 
-    /// Forgets what is due for `slots`: their device is lost.
+    /// Forgets due changes of `slots`: their device is lost.
     pub(crate) fn forget(&mut self, slots: &Range<u32>) {
         self.take(slots);
     }
 
-    /// Takes what is due for `slots`, in order.
+    /// Takes due changes of `slots`, in order.
     pub(crate) fn take(&mut self, slots: &Range<u32>) -> BTreeMap<u32, Pending> {
         let mut here = self.0.split_off(&slots.start);
         let mut after = here.split_off(&slots.end);
@@ -59,7 +59,7 @@ impl Changes {
         here
     }
 
-    /// How many slots are due.
+    /// The number of slots that are due.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

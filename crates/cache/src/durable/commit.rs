@@ -105,8 +105,8 @@ pub(super) async fn commit<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>,
     }
 }
 
-/// Makes what was written to the origins durable; whether that succeeded. If not,
-/// what was written is distrusted, and the next flush of the volume's user fails.
+/// Makes writes to the origins durable; true if that succeeded. If not,
+/// these writes are distrusted, and the next flush of the volume's user fails.
 async fn flush_origins<P: Device>(core: &Rc<Core<P>>, durable: &Durable) -> bool {
     let due = |writes: &&Rc<Writes>| !writes.are_durable();
     let due: Vec<_> = durable
@@ -183,7 +183,7 @@ async fn write_log<P: Device>(
     true
 }
 
-/// Takes what is due for `member`, as it is now: under ids that all superblocks have given.
+/// Takes due changes of `member`, as they are now: under ids that all superblocks have given.
 fn records<P: Device>(core: &Core<P>, member: &Member<P>, _ids: Proof) -> VecDeque<Change> {
     let state = &mut *core.state.borrow_mut();
     let due = state.contents.take_changes(&member.slots);
@@ -281,7 +281,7 @@ fn entries<P: Device>(core: &Core<P>, member: &Member<P>, keys: &[u64], page: u6
     (first..last).map(entry).collect()
 }
 
-/// Writes everything, so that the next incarnation finds it complete. What cannot
+/// Writes everything, so that the next incarnation finds it complete. Metadata that cannot
 /// be written stays marked.
 pub(super) async fn close<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>) {
     durable.closed.set(true);

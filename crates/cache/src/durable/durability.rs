@@ -1,10 +1,10 @@
-//! What a pool that remembers is to be.
+//! The definition of a pool that remembers.
 
 use block::BoxDevice;
 
-/// What a pool that remembers is to be.
+/// The definition of a pool that remembers.
 pub struct Durability {
-    /// What the pool is called.
+    /// The name of the pool.
     pub label: String,
     /// Names this host for ever.
     pub host: String,

@@ -1,4 +1,4 @@
-//! Policy hints: what the policy has learnt, and the heat of each line in
+//! Policy hints: the learnt state of the policy, and the heat of each line in
 //! the order in which they are to be adopted.
 //!
 //! Each member has the records of its own lines with their ranks among all, so

@@ -20,7 +20,7 @@ pub(super) const READ_MAX: Nanos = Nanos::from_secs(30);
 /// Bytes of a table area that are read or written at once.
 pub(super) const TABLE_CHUNK_BYTES: usize = 64 * BLOCK_BYTES;
 
-/// What is done to a member.
+/// An operation on a member.
 pub(crate) enum Do {
     Write(Lba, Shared, Fua),
     Flush,

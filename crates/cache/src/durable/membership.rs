@@ -1,4 +1,4 @@
-//! Which pool a device is of, and whether what is on it is trusted.
+//! The pool of a device, and the trust in its content.
 //!
 //! Not here: reading the superblocks (`open`).
 
@@ -15,11 +15,11 @@ pub(super) struct Given<P> {
     pub superblock: Result<Superblock, SuperblockError>,
 }
 
-/// What the superblocks of devices and of the witness come to.
+/// The judgement of the superblocks of devices and of the witness.
 pub(super) struct Verdict {
     /// `None` if it is new.
     pub pool: Option<Uuid>,
-    /// What the pool was when it was last written.
+    /// The state of the pool when it was last written.
     pub newest: Option<Superblock>,
     pub epoch: u64,
     /// As the devices were given.
@@ -73,14 +73,14 @@ impl Verdict {
         })
     }
 
-    /// Whether all are trusted, and nobody is missing.
+    /// True if all are trusted, and nobody is missing.
     pub fn is_as_before(&self) -> bool {
         let current = |membership: &Membership| matches!(membership, Membership::Current(_));
         self.missing.is_empty() && self.memberships.iter().all(current)
     }
 }
 
-/// What a device is to the pool.
+/// The role of a device in the pool.
 pub(super) enum Membership {
     New,
     Stale(&'static str),
@@ -140,7 +140,7 @@ fn pool_of<P: Device>(
     Ok(pool)
 }
 
-/// What a device with this superblock is to the pool.
+/// The role of a device with this superblock in the pool.
 fn membership(
     superblock: Superblock,
     witness: Option<&Superblock>,

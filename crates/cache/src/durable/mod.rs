@@ -1,4 +1,4 @@
-//! What makes a cache remember: the pool's metadata and the rules of writing it.
+//! The memory of a cache over restarts: the pool's metadata and the rules of writing it.
 //!
 //! ```text
 //! a client's write ─> mark ──────────> bitmap of every member ─> origin
@@ -64,7 +64,7 @@ pub(crate) struct Durable {
     record: RefCell<Option<Superblock>>,
     witness_copies: Copies,
     pub(crate) pool: Uuid,
-    /// What all superblocks say, and what of it all are known to say.
+    /// The content of all superblocks, and the part that is known to be on all.
     superblock: block::Durable<PoolState>,
     /// Volumes that were encoded last, and how.
     encoded: RefCell<(Volumes, VolumeTable)>,
@@ -92,11 +92,11 @@ pub(crate) struct Durable {
     warmed: Signal,
 }
 
-/// What all superblocks of a pool say of it.
+/// The content of all superblocks of a pool.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolState {
     epoch: u64,
-    /// It was closed in order.
+    /// The pool was closed in order.
     clean: bool,
     /// The id of the next volume that comes.
     next_volume: u32,
@@ -107,7 +107,7 @@ pub(crate) struct PoolState {
 type Volumes = Rc<BTreeMap<u32, Volume>>;
 
 impl PoolState {
-    /// Whether it has no room for another volume than so many, or no more ids.
+    /// True if it has no room for another volume than so many, or no more ids.
     fn is_full(&self, room: usize) -> bool {
         self.next_volume >= crate::lines::VOLUME_IDS || self.volumes.len() >= room
     }
@@ -149,7 +149,7 @@ impl Durable {
             .map_or(0, |superblock| superblock.given)
     }
 
-    /// Whether ids were given that the superblocks do not know of: neither a write nor a
+    /// True if ids were given that the superblocks do not know of: neither a write nor a
     /// record of the log may be under one of these, for after a crash it is given again.
     pub(crate) fn ids_are_due(&self) -> bool {
         self.ids_known().is_none()
@@ -214,19 +214,19 @@ impl Durable {
         self.origins.borrow_mut().remove(&id);
     }
 
-    /// Whether an entry of the map with this key may be trusted now.
+    /// True if an entry of the map with this key may be trusted now.
     pub(crate) fn is_trusted(&self, key: policy::Key, line_shift: u32) -> bool {
         let (volume, line) = crate::lines::split_key(key);
         self.knows(key) && !self.is_suspect(volume, line << line_shift)
     }
 
-    /// Whether the volume of the line `key` has lines still.
+    /// True if the volume of the line `key` has lines still.
     fn knows(&self, key: policy::Key) -> bool {
         let (volume, _) = crate::lines::split_key(key);
         self.superblock.now().volumes.contains_key(&volume)
     }
 
-    /// Whether a line of `volume` that holds `block` may differ from the origin.
+    /// True if a line of `volume` that holds `block` may differ from the origin.
     pub(crate) fn is_suspect(&self, volume: u32, block: u64) -> bool {
         self.table.is_suspect(volume, block)
     }

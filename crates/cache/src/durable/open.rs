@@ -1,4 +1,4 @@
-//! Opening a pool: what each device is to it, and what becomes of it.
+//! Opening a pool: the role of each device, and its use.
 //!
 //! A device that answers nothing, fails, is damaged or was cut short counts as absent.
 //!
@@ -37,12 +37,12 @@ use std::rc::Rc;
 
 const SUPERBLOCK_BYTES: usize = SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES;
 
-/// What was found on a device.
+/// The findings on a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found {
     /// Its lines are read back; whether it was closed in order.
     Lines {
-        /// It was closed in order.
+        /// The pool was closed in order.
         clean: bool,
     },
     /// Nothing; it is new here.
@@ -58,9 +58,9 @@ pub struct OpenReport {
     pub at: usize,
     /// Its name in this cache.
     pub id: DeviceId,
-    /// What its geometry calls it.
+    /// Its place in the geometry.
     pub name: String,
-    /// What was found on it.
+    /// The findings on it.
     pub found: Found,
 }
 
@@ -88,7 +88,7 @@ fn too_many_devices(pool: &str) -> IoError {
 
 /// Whether the superblock of a device that is new has room for so many volumes.
 fn has_room<D: Device>(device: &PoolDevice<D>, line_blocks: u32, volumes: usize) -> IoResult {
-    // What has no room for a line is refused as such.
+    // A device without room for a line is refused as such.
     let plan = Plan::new(device.extent.len, line_blocks).ok();
     match plan.map(|plan| plan.volumes()) {
         Some(room) if room < volumes => {
@@ -320,7 +320,7 @@ impl<P: Device> Cache<P> {
         Ok((cache, opened))
     }
 
-    /// Writes what opening has decided, and starts the tasks that go on with it.
+    /// Writes the decisions of opening, and starts the tasks that go on.
     async fn begin(&self, durable: &Rc<Durable>) {
         let core = &self.0;
         let members = core.state.borrow().devices.kept();
@@ -359,7 +359,7 @@ impl<P: Device> Cache<P> {
     /// Puts a device into a pool that remembers, or into any other as
     /// [`Cache::add_device`] does. `uuid` is to name it.
     ///
-    /// Fails, having written nothing, if it holds what is not this pool's.
+    /// Fails, having written nothing, if the device holds others' data.
     pub async fn join(&self, device: PoolDevice<P>, uuid: u128) -> IoResult<DeviceId> {
         let core = &self.0;
         let Some(durable) = &core.durable else {
@@ -482,7 +482,7 @@ async fn witness_superblock(durability: &Durability, env: &Env) -> IoResult<Opti
     }
 }
 
-/// What is kept of a device's metadata, and what was found there.
+/// The state kept of a device's metadata, and the findings there.
 fn store(
     membership: Membership,
     bitmap: Option<Bitmap>,

@@ -1,4 +1,4 @@
-//! What a cache knows of the metadata on one member.
+//! The metadata on one member, as the cache has it in memory.
 
 use crate::lines::Shape;
 use crate::pool_device::PoolDevice;
@@ -6,7 +6,7 @@ use block::{Buf, Device, Env, IoError, IoResult, Kind, Lba};
 use layout::{Area, BLOCK_BYTES, Bitmap, Plan, PlanError, Superblock, Uuid, VolumeTable};
 use std::cell::{Cell, RefCell};
 
-/// What is known of the two copies of a superblock.
+/// The state of the two copies of a superblock.
 #[derive(Default)]
 pub(crate) struct Copies {
     /// Which one is written last.
@@ -16,7 +16,7 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// Nothing is known of what they hold.
+    /// Their content is unknown.
     pub(super) fn forget(&self) {
         self.last.set(None);
         self.tables.take();
@@ -42,7 +42,7 @@ pub(crate) struct Store {
     pub(super) copies: Copies,
     /// The version of the bitmap last written.
     pub(crate) bitmap_version: Cell<u64>,
-    /// What was marked when the pool was opened.
+    /// The marks at the opening of the pool.
     pub(crate) found: Option<Recovered>,
     /// Its map is known; until then its lines are not used.
     pub(crate) warm: Cell<bool>,
@@ -54,7 +54,7 @@ pub(crate) struct Store {
     pub(crate) bitmap_buffer: RefCell<Option<Buf>>,
 }
 
-/// What must be read back before a member's lines can be used.
+/// The metadata to read back before a member's lines can be used.
 pub(crate) struct Recovered {
     /// The log reaches at least up to here, or the map cannot be trusted.
     pub(crate) log_end_min: u64,
@@ -73,7 +73,7 @@ impl Store {
         self.at(self.plan.log, sequence % self.plan.log.blocks)
     }
 
-    /// Blocks of the log that hold what no checkpoint covers.
+    /// Blocks of the log that no checkpoint covers.
     pub(crate) fn log_used(&self) -> u64 {
         self.log_next.get() - self.log_start.get()
     }

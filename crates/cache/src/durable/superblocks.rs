@@ -5,7 +5,7 @@
 //! written, and is not written again while it has the rows of now. What follows is not done before all have it. A device that becomes a
 //! member is claimed before anything else is written to it.
 //!
-//! What each superblock says is decided and encoded before anything is waited for.
+//! The content of each superblock is decided and encoded before the first wait.
 //!
 //! Of two copies the one that holds is written last: whenever the power goes, however
 //! often, one of them is whole.
@@ -33,7 +33,7 @@ const SUPERBLOCK_BYTES: usize = SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES;
 pub(super) const WITNESS_SECTORS: u64 = 2 * SUPERBLOCK_BLOCKS * layout::BLOCK_SECTORS;
 /// Sequence numbers that the witness gives at a time.
 const GIVEN_AT_A_TIME: u64 = 16;
-/// How long a witness that fails is left alone before it is tried again.
+/// The pause before a witness that failed is tried again.
 const RETRY: Nanos = Nanos::from_millis(100);
 
 /// A superblock as it is written.
@@ -106,7 +106,7 @@ pub(super) async fn write_superblocks<P: Device>(core: &Rc<Core<P>>, durable: &R
     }
 }
 
-/// All superblocks say what `image` says.
+/// All superblocks have the content of `image`.
 fn known_to_all(durable: &Durable, image: Image<PoolState>) {
     let _proof = image.written();
     durable.marked.notify();
@@ -254,7 +254,7 @@ async fn in_turn<P: Device, D: Device>(
     }
 }
 
-/// What all superblocks of the pool say that are written as image `sequence` of it.
+/// The content of all superblocks of the pool's image `sequence`.
 fn superblock_of_pool<P: Device>(
     durable: &Durable,
     pool: &PoolState,

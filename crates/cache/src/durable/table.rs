@@ -7,7 +7,7 @@
 //!     r is cleared ⟹ nothing was in flight in r since a commit of the map
 //!         began, which is durable, as are the origin's writes before it
 //!
-//! **What a bit costs.** A region's first write waits for a write and a flush
+//! **The cost of a bit.** A region's first write waits for a write and a flush
 //! of every pool device. A load that touches ever new regions would pay that for
 //! each group of its writes, so each such wait must be earned by
 //! [`WRITES_PER_BIT`] writes; if it was not, the run of regions that is marked
@@ -99,7 +99,7 @@ impl Table {
         }
     }
 
-    /// Whether a line of `volume` that holds `block` may differ from the origin.
+    /// True if a line of `volume` that holds `block` may differ from the origin.
     pub(crate) fn is_suspect(&self, volume: u32, block: u64) -> bool {
         let bit = Bitmap::bit(volume, block >> self.region_shift);
         self.intent.marked().has(bit as usize)

@@ -1,4 +1,4 @@
-//! The volumes that a pool remembers, and what is kept of their origins.
+//! The volumes that a pool remembers, and the records of their origins.
 
 use super::Durable;
 use super::bitmap::Marking;
@@ -25,7 +25,7 @@ impl<P: Device> Cache<P> {
         })
     }
 
-    /// What was last kept about the origin of a volume; empty if nothing was.
+    /// The last record of a volume's origin; empty if there is none.
     pub fn origin_record(&self, volume: &str) -> Vec<u8> {
         let find = |durable: &Rc<Durable>| {
             let pool = durable.superblock.now();
@@ -75,7 +75,7 @@ impl<P: Device> Cache<P> {
         durable.note();
     }
 
-    /// Makes what the pool remembers of its volumes durable.
+    /// Makes the pool's table of volumes durable.
     pub async fn remember(&self) {
         let Some(durable) = self.durable().cloned() else {
             return;
@@ -88,7 +88,7 @@ impl<P: Device> Cache<P> {
                 write_superblocks(&core, &durable).await;
             }
         };
-        // What it has begun to write, memory takes for written.
+        // Memory takes writes in flight for written.
         self.0.env.spawn.persist(writing).await;
     }
 

@@ -29,9 +29,9 @@ pub(super) const BATCH: usize = 4096;
 
 /// Why a member's map was not trusted.
 enum Unusable {
-    /// It cannot be read.
+    /// The metadata cannot be read.
     Unread(Fault),
-    /// It contradicts itself.
+    /// The metadata contradicts itself.
     Damaged,
     /// The member has left the pool: its slots may be another's by now.
     Left,
@@ -252,7 +252,7 @@ async fn adopt<P: Device>(core: &Rc<Core<P>>, durable: &Durable) {
                 *ranked = true;
             }
         }
-        // What came since is the newest.
+        // Later entries are the newest.
         let others = (0..).zip(ranked).filter(|(_, ranked)| !ranked);
         lines.extend(others.map(|(slot, _)| Line {
             rank: u32::MAX,

@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::rc::Weak;
 use std::task::Poll;
 
-/// How often policies get the time.
+/// The period in which policies get the time.
 const POLICY_TICK: Nanos = Nanos::from_secs(1);
 
 /// Watches over `core` until it is gone.

@@ -1,4 +1,4 @@
-//! Flushing a volume's origin, and what a failure of it means.
+//! Flushing a volume's origin, and the consequences of a failure.
 
 use super::Writes;
 use crate::core::Core;
@@ -40,11 +40,11 @@ impl Writes {
             .await
     }
 
-    /// The origin may have lost what was written since the last good flush.
+    /// The origin may have lost writes since the last good flush.
     pub(crate) fn lost<P: Device>(&self, core: &Core<P>, error: &IoError) {
         self.errors.record(error);
         core.counters.count(Counter::OriginFlushErrors);
-        // What was read before is neither joined nor promoted any more.
+        // Earlier reads are neither joined nor promoted any more.
         drop(self.flights.begin_write(0..u64::MAX));
         let (volume, shift) = (self.id(), core.shape.shift());
         let is_suspect = |line: u64| match &core.durable {

@@ -28,6 +28,7 @@ pub enum Pool {
         /// Its name
         pool: String,
         /// Devices of the configuration, paths of files or block devices, or NBD URIs
+        #[arg(value_name = "DEVICE")]
         devices: Vec<String>,
         /// Which line makes room for another; see docs/policies.md
         #[arg(long)]

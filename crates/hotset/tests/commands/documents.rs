@@ -93,17 +93,6 @@ fn commands_of_the_laboratory_are_named_with_their_program() {
 }
 
 #[test]
-fn completions_and_the_manual_are_made() {
-    let script = run(hotset().args(["completions", "bash"]));
-    assert!(script.contains("set-mode"));
-    let manual = run(hotset().arg("man"));
-    assert!(
-        manual.starts_with(".ie") && manual.contains("hotset"),
-        "{manual}"
-    );
-}
-
-#[test]
 fn a_reader_that_leaves_is_no_failure() {
     let mut manual = hotset();
     manual

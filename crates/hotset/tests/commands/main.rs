@@ -18,6 +18,7 @@ mod jobs;
 mod lasting;
 mod limits;
 mod losses;
+mod manual;
 mod operations;
 mod page;
 mod pools;

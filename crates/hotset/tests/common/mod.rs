@@ -92,6 +92,24 @@ pub fn all(output: &Output) -> String {
     )
 }
 
+/// What `mandoc` finds in manual pages; `None` where it is missing.
+pub fn mandoc(pages: &[PathBuf]) -> Option<Output> {
+    let mut mandoc = Command::new("mandoc");
+    mandoc.args(["-T", "lint"]).args(pages).output().ok()
+}
+
+/// Has `mandoc` find no fault in manual pages.
+pub fn faultless_pages(pages: &[PathBuf]) {
+    match mandoc(pages) {
+        Some(judged) => assert!(
+            judged.stdout.is_empty() && judged.status.success(),
+            "{}",
+            all(&judged)
+        ),
+        None => eprintln!("skipped: `mandoc` is missing: install the Debian package `mandoc`"),
+    }
+}
+
 /// Runs a program that is to fail with `status` and one line that holds each
 /// of `expected`.
 pub fn refused(command: &mut Command, status: i32, expected: &[&str]) {

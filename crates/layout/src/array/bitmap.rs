@@ -37,7 +37,7 @@ pub fn blocks(regions: usize) -> usize {
     regions.div_ceil(REGIONS).max(1)
 }
 
-/// What the bitmap of so many regions takes right before the data.
+/// The sectors that the bitmap of so many regions takes right before the data.
 pub fn before_data(regions: usize) -> Sectors {
     match blocks(regions) {
         1 => Sectors::ZERO,
@@ -106,7 +106,7 @@ pub fn newest(one: u32, other: u32) -> u32 {
     }
 }
 
-/// Whether all of `block` is block `number` of the bitmap of `array`.
+/// True if all of `block` is block `number` of the bitmap of `array`.
 pub fn is_legible(block: &[u8], array: Uuid, number: usize) -> bool {
     sectors(block, array, number).all(|sector| sector.is_some())
 }

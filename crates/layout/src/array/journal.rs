@@ -1,4 +1,4 @@
-//! A record of the RAID 5 journal: what is about to be written to one stripe.
+//! A record of the RAID 5 journal: the next write to one stripe.
 //!
 //! A record lies on the member that holds the stripe's parity. It is a header
 //! of 4096 bytes, the same header once more if its slot has room for that, then
@@ -12,7 +12,7 @@ use block::Sectors;
 const MAGIC: [u8; 8] = *b"hotsetJR";
 
 record! {
-    /// What the header of a record begins with; the rest is 0.
+    /// The first fields of a record's header; the rest is 0.
     HeaderRow, 768 {
         0 magic: [u8; 8], "`hotsetJR`";
         8 crc: u32, "checksum of the header block";
@@ -58,7 +58,7 @@ pub struct Run {
     pub member: u32,
     /// Where in its chunk.
     pub from: Sectors,
-    /// How long.
+    /// The length.
     pub len: Sectors,
 }
 
@@ -69,7 +69,7 @@ impl Run {
     }
 }
 
-/// What is about to happen.
+/// The kind of the write.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Entry {
     /// These runs, whose bytes follow, are written; to be done again after a
@@ -101,11 +101,11 @@ pub struct Record {
     pub tail: u64,
     /// Records before this one were all durable when this one was written.
     pub durable: u64,
-    /// How often its header is there: once or twice.
+    /// The copies of its header: one or two.
     pub headers: u8,
     /// The stripe.
     pub stripe: u64,
-    /// What is about to happen to it.
+    /// The write to it.
     pub entry: Entry,
 }
 
@@ -277,7 +277,7 @@ mod tests {
         }
     }
 
-    /// A checksum says nothing of what the numbers mean.
+    /// A checksum does not show that the numbers make sense.
     #[test]
     fn numbers_that_cannot_be_are_refused() {
         for (number, tail, runs, is_possible) in [

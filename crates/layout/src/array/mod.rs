@@ -1,11 +1,11 @@
-//! What an array writes to its members besides data: superblocks, the write-intent bitmap and
+//! The metadata of an array on its members: superblocks, the write-intent bitmap and
 //! the journal. `docs/array-format.md` draws it.
 //!
 //! Invariants:
 //!     decode(encode(x)) = x
 //!     a single changed bit in anything encoded here is seen
 //!
-//! Not here: what a superblock means, and when what is written (`raid`).
+//! Not here: the meaning of a superblock, and the order of writes (`raid`).
 
 pub mod bitmap;
 pub mod journal;
@@ -58,7 +58,7 @@ fn set_checksum(block: &mut [u8], at: usize) {
     block[at..at + 4].copy_from_slice(&sum);
 }
 
-/// Whether it is there.
+/// True if it is there.
 fn has_checksum(block: &[u8], at: usize) -> bool {
     block[at..at + 4] == checksum(block, at)
 }

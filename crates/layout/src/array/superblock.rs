@@ -2,7 +2,7 @@
 //!
 //! Version 3 is written. Version 2, which knew of no sectors that one member alone lacks, is read.
 //!
-//! Not here: which numbers fit each other, and what they mean (`raid`).
+//! Not here: which numbers fit each other, and their meaning (`raid`).
 
 use super::{MEMBERS_MAX, has_checksum, set_checksum};
 use crate::BLOCK_BYTES;
@@ -48,7 +48,7 @@ record! {
 }
 
 record! {
-    /// What a superblock consists of.
+    /// The fields of a superblock.
     SuperblockRow, 4096 {
         0 fields: FieldsRow, "the fields above";
         128 roles: [RoleRow; MEMBERS_MAX], "table of roles: 32 of 48 bytes";
@@ -115,7 +115,7 @@ impl LostRow {
 
 const CRC_AT: usize = FieldsRow::ROWS[2].offset as usize;
 
-/// Whether `block` says that it is a superblock, be it sound or not.
+/// True if `block` says that it is a superblock, be it sound or not.
 pub fn claims(block: &[u8]) -> bool {
     block.starts_with(&MAGIC)
 }
@@ -130,7 +130,7 @@ impl SuperblockRow {
     }
 }
 
-/// What `block` holds; `None` if that is no superblock, or a damaged one.
+/// The superblock in `block`; `None` if there is none, or a damaged one.
 pub fn open(block: &[u8]) -> Option<Box<SuperblockRow>> {
     let version = version(block)?;
     let is_known = matches!(version, VERSION | VERSION_FILLED);

@@ -1,4 +1,4 @@
-//! What is known of a line at its last access, as a small number: how often it
+//! The class of a line at its last access, a small number: how often it
 //! was seen, how far apart the last two accesses were, and the shape of the
 //! request. Lines of one class are expected to be reused alike.
 
@@ -66,7 +66,7 @@ impl Class {
         (self.0 % (DISTANCES * SHAPES)) as u8
     }
 
-    /// From what [`Class::kind`] gave; bits beyond its range are ignored.
+    /// From the number of [`Class::kind`]; bits beyond its range are ignored.
     pub(crate) fn recalled(count: u8, kind: u8) -> Class {
         let kind = u16::from(kind) % (DISTANCES * SHAPES);
         Class(counted(count) * DISTANCES * SHAPES + kind)

@@ -6,7 +6,7 @@ use super::hazard::Hazards;
 use super::line::Line;
 use super::scale::Scale;
 
-/// How many rules there are.
+/// The number of rules.
 pub(crate) const EXPERTS: usize = 4;
 
 /// A rule for which line is worth least.
@@ -47,7 +47,7 @@ impl Expert {
 /// fuller one at once, and give it up before it is filled.
 const FOUND_MIN: f32 = 0.9;
 
-/// What `line` is worth under `expert`: higher is kept. But for recency, the chance that a use
+/// The worth of `line` under `expert`: higher is kept. But for recency, the chance that a use
 /// finds what it asks for counts as a part of the use.
 #[inline(always)]
 pub(crate) fn score(expert: Expert, hazards: &Hazards, scale: &Scale, line: Line, now: u32) -> f32 {

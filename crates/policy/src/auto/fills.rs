@@ -1,6 +1,6 @@
-//! How likely reads of a resident line find there what they ask for.
+//! The chance that reads of a resident line hit.
 //!
-//! A slot holds of its line only what was asked for since the line came. For each number of
+//! A slot holds the parts of its line that were read or written since the line came. For each number of
 //! parts held and of uses so far: how many reads of the sample came next, and how many of them
 //! asked for nothing else. The reads after that count too, by what is known of the line as it
 //! will be, each as much less as lines of so many uses are evicted before they are used again:
@@ -33,10 +33,10 @@ const STAY_MAX: f32 = 0.9;
 const STAYS_MAX: f32 = 8192.0;
 const ALL: usize = 0;
 
-/// How many reads, and how many of these and the next ones found all.
+/// The number of reads, and of those among these and the next that found all.
 pub(crate) type Cell = [f32; 2];
 
-/// What was observed, and what follows.
+/// Observations, and the estimate that follows.
 #[derive(Clone, Debug)]
 pub(crate) struct Fills {
     cells: [[Cell; COLUMNS]; ROWS],
@@ -50,7 +50,7 @@ impl Fills {
         Fills::of([[[0.0; 2]; COLUMNS]; ROWS])
     }
 
-    /// From what [`Fills::cells`] gave.
+    /// From the cells of [`Fills::cells`].
     pub(crate) fn of(cells: [[Cell; COLUMNS]; ROWS]) -> Fills {
         let mut fills = Fills {
             cells,
@@ -114,7 +114,7 @@ impl Fills {
         self.found[usize::from(line.uses())][line.held.count()]
     }
 
-    /// Makes what was observed since the last time count.
+    /// Takes the observations since the last time into account.
     pub(crate) fn refresh(&mut self) {
         for (row, cells) in self.cells.iter().enumerate() {
             for (parts, own) in cells.iter().enumerate() {

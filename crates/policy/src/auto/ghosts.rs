@@ -18,7 +18,7 @@ pub(crate) struct Ghosts {
     sets: Vec<[u32; WAYS]>,
 }
 
-/// What a ghost remembers.
+/// The memory of a ghost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ghost {
     pub(crate) age: u32,
@@ -43,7 +43,7 @@ impl Ghosts {
         (set as usize, tag << (32 - TAG_BITS))
     }
 
-    /// Forgets and returns what is known of `key`.
+    /// Forgets and returns the record of `key`.
     pub(crate) fn take(&mut self, key: Key, now: u32) -> Option<Ghost> {
         let (set, tag) = self.place(key);
         let mask = !0 << (32 - TAG_BITS);

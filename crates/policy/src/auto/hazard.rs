@@ -1,4 +1,4 @@
-//! How likely a line is to be reused at each age, by class, and what that makes
+//! The chance of a line's reuse at each age, by class, and what that makes
 //! it worth.
 //!
 //! For each class and age bucket: how many lines left the bucket, reused or
@@ -21,7 +21,7 @@ use crate::Parts;
 const PRIOR_HAZARD: f32 = 0.05;
 /// Observations that the next coarser level is worth.
 const SHRINKAGE: f32 = 8.0;
-/// What remains of an observation after one round over all classes.
+/// The share of an observation that remains after one round over all classes.
 const RETENTION: f32 = 0.98;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -96,13 +96,13 @@ impl Hazards {
         self.fills.evicted(line);
     }
 
-    /// The chance that the next read of `line` finds what it asks for.
+    /// The chance that the next read of `line` hits.
     #[inline(always)]
     pub(crate) fn found(&self, line: Line) -> f32 {
         self.fills.chance(line)
     }
 
-    /// What a line of `class` and of an age in `bucket` is worth.
+    /// The worth of a line of `class` and of an age in `bucket`.
     #[inline]
     pub(crate) fn worth(&self, class: Class, bucket: usize) -> f32 {
         self.worth[class.0 as usize][bucket]
@@ -144,12 +144,12 @@ impl Hazards {
         rows.map(|row| row.map(|cell| [cell.left, cell.reused]))
     }
 
-    /// What reads found, beside these.
+    /// The findings of reads, beside these.
     pub(crate) fn fills(&self) -> &Fills {
         &self.fills
     }
 
-    /// From what [`Hazards::rows`] gave, by position; absent rows are empty.
+    /// From the rows of [`Hazards::rows`], by position; absent rows are empty.
     pub(crate) fn from_rows(
         rows: impl Iterator<Item = (usize, [[f32; 2]; BUCKETS])>,
         fills: Fills,

@@ -1,4 +1,4 @@
-//! What is known of one line, in eight bytes.
+//! The record of one line, in eight bytes.
 
 use super::class::{COUNT_MAX, Class};
 use super::scale::Scale;
@@ -20,7 +20,7 @@ pub(crate) struct Line {
     /// Ticks at its last access.
     pub(crate) last: u32,
     word: u16,
-    /// What was touched of it since it came, which is what a slot holds of it.
+    /// The parts touched since the line came, which its slot holds.
     pub(crate) held: Parts,
 }
 
@@ -70,7 +70,7 @@ impl Line {
         (self.word >> COUNT_BITS) as u8 & USES_MAX
     }
 
-    /// What it holds after a use that touches so much.
+    /// The parts held after a use that touches so much.
     #[inline]
     pub(crate) fn used(self, touched: Parts) -> Line {
         self.resident(self, touched)

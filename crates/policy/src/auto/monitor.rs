@@ -98,7 +98,7 @@ impl Monitor {
         self.mini_lines
     }
 
-    /// Whether a key of this hash is in the sample.
+    /// True if a key of this hash is in the sample.
     #[inline]
     pub(crate) fn sampled(&self, hash: u32) -> bool {
         hash <= self.threshold

@@ -1,4 +1,4 @@
-//! Ages as parts of the pool, so that what is learned is the same at every size.
+//! Ages as parts of the pool, so that learnt state is the same at every size.
 
 /// Ages that depend on the size of the pool.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +55,7 @@ impl Scale {
         }
     }
 
-    /// What an age counts among lines seen equally often: less than one use.
+    /// The weight of an age among lines seen equally often: less than one use.
     pub(crate) fn tie(&self, age: u32) -> f32 {
         (age as f32 / (self.lines * 1024) as f32).min(0.9)
     }

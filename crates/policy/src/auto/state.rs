@@ -1,4 +1,4 @@
-//! What `auto` learnt, as bytes that survive a restart.
+//! The learnt state of `auto`, as bytes that survive a restart.
 //!
 //! ```text
 //! "hotauto4"  active: u8  shift: u8  misses: f32 x rules  sampled: f32

@@ -5,9 +5,9 @@ use super::{Lines, NONE};
 use crate::{Heat, Index, Instruction, Key, Parts, Pins, Policy, Reason, Request, Slot, Slots};
 use std::ops::Range;
 
-/// What one such policy over [`Lines`] says.
+/// The decisions of one such policy over [`Lines`].
 pub trait ListPolicy {
-    /// What finds a node by its key.
+    /// The index from key to node.
     type Index: Index;
 
     /// Its lists.
@@ -55,7 +55,7 @@ pub trait ListPolicy {
         Vec::new()
     }
 
-    /// What [`Heat::uses`] says of a resident node.
+    /// [`Heat::uses`] of a resident node.
     fn uses(&self, _node: u32) -> u8 {
         0
     }

@@ -1,4 +1,4 @@
-//! What a profile hears of an access: hashes of the line, and which parts of it.
+//! An access, as a profile counts it: hashes of the line, and which parts of it.
 
 use crate::index::mix;
 

@@ -150,12 +150,12 @@ impl Hasher for Mixed {
     }
 }
 
-/// What is known of a line that is followed.
+/// The record of a line that is followed.
 #[derive(Clone, Copy, Debug)]
 struct Followed {
     /// The position of its last access.
     position: u32,
-    /// What of it was ever touched.
+    /// The parts that were ever touched.
     touched: Blocks,
 }
 

@@ -1,4 +1,4 @@
-//! How many distinct things were seen: HyperLogLog with linear counting below
+//! Counts distinct values: HyperLogLog with linear counting below
 //! (Flajolet, Fusy, Gandouet and Meunier, AofA 2007), 2048 registers, a
 //! standard error of 2.3%.
 

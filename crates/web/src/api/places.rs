@@ -15,19 +15,19 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Place {
     /// Its name, if it is in the configuration.
-    name: Option<String>,
+    pub name: Option<String>,
     /// The file, block device or NBD URI.
-    place: String,
+    pub place: String,
     /// Its size, where known.
-    size_bytes: Option<u64>,
+    pub size_bytes: Option<u64>,
     /// The drive that it is, or imitates.
-    model: Option<String>,
+    pub model: Option<String>,
     /// Whether it is a disk that turns, where known.
-    rotational: Option<bool>,
+    pub rotational: Option<bool>,
     /// What is on it: a file system, partitions, or nothing that was recognised.
-    holds: Option<String>,
+    pub holds: Option<String>,
     /// What uses it now.
-    used_by: Option<String>,
+    pub used_by: Option<String>,
 }
 
 /// Devices that could be cached or cache
@@ -97,7 +97,7 @@ struct Block {
 }
 
 /// The block devices of this machine; none where `lsblk` cannot name them.
-fn block_devices() -> Vec<Place> {
+pub fn block_devices() -> Vec<Place> {
     let columns = "PATH,SIZE,MODEL,ROTA,FSTYPE,MOUNTPOINTS,TYPE";
     let output = std::process::Command::new("lsblk")
         .args(["--json", "--bytes", "--output", columns])

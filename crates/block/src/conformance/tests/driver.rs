@@ -61,7 +61,7 @@ struct Shards {
     flaw: Flaw,
     /// The number it gives each shard it boots.
     ids: Vec<u32>,
-    /// How often it turns them at most.
+    /// The most turns.
     turns: u32,
 }
 

@@ -245,7 +245,7 @@ impl Device for Scarred {
     }
 }
 
-/// Only what a write leaves of the blocks at its ends has to be read.
+/// Only the bytes that a write leaves of the blocks at its ends have to be read.
 #[test]
 fn a_block_that_is_overwritten_whole_need_not_be_readable() {
     const BLOCK: u64 = 4096;

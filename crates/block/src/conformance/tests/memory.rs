@@ -14,7 +14,7 @@ use std::task::{Poll, Waker};
 /// A write is torn inside sectors, as the page cache tears it.
 const TORN_BYTES: usize = 240;
 
-/// What is wrong with the device.
+/// The fault of the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Flaw {
     None,

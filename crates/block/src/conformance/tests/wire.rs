@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 /// Bytes a pipe holds before its sender has to wait.
 const WINDOW: usize = 16 << 10;
 
-/// What is wrong with the streams.
+/// The fault of the streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Flaw {
     None,
@@ -18,7 +18,7 @@ pub(super) enum Flaw {
     KeepsABuffer,
 }
 
-/// One end of a connection: what has arrived there, and its peer's number.
+/// One end of a connection: the bytes that have arrived there, and its peer's number.
 struct End {
     arrived: VecDeque<u8>,
     peer: usize,
@@ -32,7 +32,7 @@ pub(super) struct Wire {
     pub(super) listening: bool,
 }
 
-/// What an attempt came to.
+/// The result of an attempt.
 pub(super) enum Try<T> {
     Done(T),
     Wait,
