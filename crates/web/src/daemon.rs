@@ -6,6 +6,7 @@
 //!     the report is asked for at most once in [`REPORT_AGE_MAX`], whoever looks
 
 use crate::events::{Event, Events};
+use crate::history::{self, History};
 use crate::problem::Problem;
 use axum::http::StatusCode;
 use cache::Counter;
@@ -88,6 +89,7 @@ pub struct Daemon {
     recordings: Arc<Semaphore>,
     reports: Mutex<Reports>,
     events: std::sync::Mutex<Events>,
+    history: std::sync::Mutex<History>,
 }
 
 /// The connection that reports come on: rates are since the last one.
@@ -99,19 +101,25 @@ struct Reports {
 
 impl Daemon {
     /// The daemon that listens on `path`.
-    pub fn new(path: PathBuf, events: Events) -> Daemon {
+    pub fn new(path: PathBuf, events: Events, history: History) -> Daemon {
         Daemon {
             path,
             free: Semaphore::new(CONNECTIONS_MAX),
             recordings: Arc::new(Semaphore::new(RECORDINGS_MAX)),
             reports: Mutex::default(),
             events: std::sync::Mutex::new(events),
+            history: std::sync::Mutex::new(history),
         }
     }
 
     /// What happened so far, the oldest first.
     pub fn events(&self) -> Vec<Event> {
         self.events.lock().expect("no holder panics").all().to_vec()
+    }
+
+    /// How it fared.
+    pub fn history(&self) -> std::sync::MutexGuard<'_, History> {
+        self.history.lock().expect("no holder panics")
     }
 
     /// The report, or the last one if that is fresh.
@@ -143,11 +151,13 @@ impl Daemon {
             }
             Err(problem) => Err(problem),
         };
-        let status = report.as_ref().ok().map(|report| &report.status);
+        let found = report.as_ref().ok();
+        let status = found.map(|report| &report.status);
         self.events
             .lock()
             .expect("no holder panics")
             .observe(status);
+        self.history().observe(history::now(), found);
         reports.last = Some((Instant::now(), report.clone()));
         report
     }

@@ -7,6 +7,7 @@ use crate::api;
 use crate::app::App;
 use crate::daemon::{Daemon, Report};
 use crate::events::Events;
+use crate::history::{self, History};
 use crate::metrics;
 use crate::routes::router;
 use crate::serve::converse;
@@ -44,7 +45,11 @@ fn bench() -> Bench {
     let tokens = Tokens::parse(&format!("operator {HASH}\nread-only {reader}\n"));
     let tokens = tokens.expect("these are tokens");
     let nowhere = PathBuf::from("/nonexistent/hotset");
-    let daemon = Daemon::new(nowhere.clone(), Events::load(&nowhere));
+    let daemon = Daemon::new(
+        nowhere.clone(),
+        Events::load(&nowhere),
+        History::load(&nowhere).0,
+    );
     let runtime = Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
@@ -63,6 +68,7 @@ pub fn hostile(bytes: &[u8]) {
         Events::parse(Path::new("/nonexistent/hotset"), text).all();
     }
     api::listed(bytes);
+    history::hostile(bytes);
     if let Ok(status) = serde_json::from_slice(bytes) {
         reported(status);
     }
@@ -73,6 +79,7 @@ pub fn hostile(bytes: &[u8]) {
 fn reported(status: Status) {
     let report = Arc::new(Report::new(status));
     report.live();
+    history::compared(&report.status);
     judge_scrape(&metrics::encode(Some(report)));
 }
 

@@ -11,6 +11,7 @@
 //! - [`gate`] and [`tokens`]: who may do what.
 //! - [`daemon`]: the other end of the control socket.
 //! - [`events`]: what happened, from one report to the next.
+//! - [`history`]: how it fared, in figures over time.
 //! - [`page`]: the files of the page.
 //! - [`metrics`]: the daemon's status for Prometheus.
 //!
@@ -23,6 +24,7 @@ mod app;
 mod daemon;
 mod events;
 mod gate;
+mod history;
 #[cfg(any(test, feature = "fuzzing"))]
 mod hostile;
 mod metrics;
@@ -52,7 +54,7 @@ pub struct Options {
     pub listen: SocketAddr,
     /// The daemon's control socket.
     pub control: PathBuf,
-    /// A directory for the hashes of the tokens, and the events; made if missing.
+    /// A directory for the hashes of the tokens, the events and the history; made if missing.
     pub state: PathBuf,
     /// A certificate chain and its key, in PEM.
     pub tls: Option<(PathBuf, PathBuf)>,
@@ -79,7 +81,9 @@ pub fn run(options: Options) -> Result<(), String> {
         let listener = serve::listen(options.listen).await?;
         let (tokens, fresh) = tokens::Tokens::load_or_make(&options.state.join("tokens"))?;
         let events = events::Events::load(&options.state.join("events"));
-        let daemon = daemon::Daemon::new(options.control, events);
+        let (history, wrong) = history::History::load(&options.state.join("history"));
+        wrong.iter().for_each(|why| serve::warn(why));
+        let daemon = daemon::Daemon::new(options.control, events, history);
         let app = app::App::new(daemon, tokens, tls.is_some(), options.prices);
         tokio::spawn(routes::watch(app.clone()));
         fresh.iter().for_each(|line| println!("{line}"));
