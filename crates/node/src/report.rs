@@ -172,6 +172,8 @@ fn volume<P: Platform>(
         quiesced: served.volume.cached().is_quiesced(),
         size_bytes: served.volume.geometry().sectors.bytes(),
         hit_percent: (all > 0).then(|| 100.0 * hit as f64 / all as f64),
+        // Each frontend adds its own.
+        frontends: Vec::new(),
         write_back: served
             .volume
             .log()

@@ -24,7 +24,7 @@ pub struct Socket {
     target: TargetId,
     tls: Option<Tls>,
     shown: Shown,
-    uri: String,
+    bound: Address,
 }
 
 /// What the files of a listener's certificate, key and authority have.
@@ -48,10 +48,7 @@ impl Socket {
             target,
             tls,
             shown,
-            uri: match bound {
-                Address::Unix(path) => format!("nbd+unix:///?socket={path}"),
-                Address::Tcp(host) => format!("nbd://{host}/"),
-            },
+            bound,
         }))
     }
 }
@@ -92,9 +89,20 @@ fn tls(shown: &Shown) -> IoResult<Option<Tls>> {
 /// A socket that is served.
 struct Open {
     place: String,
-    uri: String,
+    bound: Address,
     shown: Shown,
     listening: Rc<Listening>,
+}
+
+impl Open {
+    /// By what clients reach the export `name`, which is plain ASCII; or all, by no name.
+    fn uri(&self, name: &str) -> String {
+        let tls = if self.shown[0].is_some() { "s" } else { "" };
+        match &self.bound {
+            Address::Unix(path) => format!("nbd{tls}+unix:///{name}?socket={path}"),
+            Address::Tcp(host) => format!("nbd{tls}://{host}/{name}"),
+        }
+    }
 }
 
 /// The server and its sockets.
@@ -154,7 +162,7 @@ impl NbdSockets {
         });
         self.open.borrow_mut().push(Open {
             place: socket.place,
-            uri: socket.uri,
+            bound: socket.bound,
             shown: socket.shown,
             listening,
         });
@@ -162,11 +170,7 @@ impl NbdSockets {
 
     /// Where it listens, as URIs.
     pub fn uris(&self) -> Vec<String> {
-        self.open
-            .borrow()
-            .iter()
-            .map(|open| open.uri.clone())
-            .collect()
+        self.open.borrow().iter().map(|open| open.uri("")).collect()
     }
 }
 
@@ -231,5 +235,12 @@ impl Frontend<ServedVolume<UringDriver>> for NbdSockets {
     fn stats(&self, status: &mut Status) {
         self.server.stats(status);
         status.nbd.listeners = self.uris();
+        let open = self.open.borrow();
+        for volume in &mut status.volumes {
+            if self.server.server.offers(&volume.name) {
+                let uris = open.iter().map(|open| open.uri(&volume.name));
+                volume.frontends.extend(uris);
+            }
+        }
     }
 }

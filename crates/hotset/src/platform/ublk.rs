@@ -110,11 +110,7 @@ impl UblkFrontend {
             timer.sleep(TICK).await;
         }
         let states = self.0.states.borrow();
-        let paths = states.values().filter_map(|entry| match &*entry.borrow() {
-            State::Live(id, _) => Some(format!("/dev/{}", block_device(*id))),
-            State::Failed(_) | State::Attaching => None,
-        });
-        paths.collect()
+        states.values().filter_map(path).collect()
     }
 
     /// The devices that wait for a daemon, and that `config` attaches no volume for, in a line
@@ -426,7 +422,21 @@ impl Frontend<ServedVolume<UringDriver>> for UblkFrontend {
         })
     }
 
-    fn stats(&self, _status: &mut Status) {}
+    fn stats(&self, status: &mut Status) {
+        let states = self.0.states.borrow();
+        for volume in &mut status.volumes {
+            let device = states.get(&volume.name).and_then(path);
+            volume.frontends.extend(device);
+        }
+    }
+}
+
+/// The device of a volume, if it is there.
+fn path(entry: &Entry) -> Option<String> {
+    match &*entry.borrow() {
+        State::Live(id, _) => Some(format!("/dev/{}", block_device(*id))),
+        State::Failed(_) | State::Attaching => None,
+    }
 }
 
 /// What the kernel gets of a device with this geometry.

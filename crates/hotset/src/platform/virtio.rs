@@ -38,6 +38,11 @@ struct Open {
 }
 
 impl Open {
+    /// Where a monitor connects.
+    fn socket(&self) -> String {
+        format!("vhost-user:{}", self.guest.socket.display())
+    }
+
     async fn end(self, grace: Nanos) {
         self.server.stop(grace).await;
         drop(self.listener);
@@ -58,10 +63,7 @@ impl VirtioFrontend {
     /// The sockets that are listened on.
     pub fn sockets(&self) -> Vec<String> {
         let open = self.open.borrow();
-        let sockets = open.values().flatten().map(|open| &open.guest.socket);
-        sockets
-            .map(|socket| format!("vhost-user:{}", socket.display()))
-            .collect()
+        open.values().flatten().map(Open::socket).collect()
     }
 
     fn listen(
@@ -199,5 +201,11 @@ impl Frontend<ServedVolume<UringDriver>> for VirtioFrontend {
         })
     }
 
-    fn stats(&self, _status: &mut Status) {}
+    fn stats(&self, status: &mut Status) {
+        let open = self.open.borrow();
+        for volume in &mut status.volumes {
+            let sockets = open.get(&volume.name).into_iter().flatten();
+            volume.frontends.extend(sockets.map(Open::socket));
+        }
+    }
 }
