@@ -15,7 +15,7 @@ pub mod sample;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use file::hostile;
 
-use crate::daemon::Report;
+use crate::report::Report;
 use file::{File, RINGS, Ring};
 use sample::Sample;
 use std::path::Path;

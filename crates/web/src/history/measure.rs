@@ -5,8 +5,8 @@ use cache::Counter;
 use control::status::{Status, Total, Volume};
 use std::collections::{BTreeSet, HashMap};
 
-/// Arrays of arrays are looked into as deep as this.
-const DEPTH_MAX: usize = 4;
+/// Arrays of arrays of devices are looked into, and none that are deeper.
+const DEPTH_MAX: usize = 2;
 
 /// Reads and writes of a volume's clients, or of an origin.
 #[derive(Clone, Default)]
@@ -30,13 +30,13 @@ impl Requests {
 }
 
 fn add(sum: &mut Total, more: &Total) {
-    sum.requests += more.requests;
-    sum.bytes += more.bytes;
+    sum.requests = sum.requests.saturating_add(more.requests);
+    sum.bytes = sum.bytes.saturating_add(more.bytes);
     sum.latency_s += more.latency_s;
     let len = sum.latency_counts.len().max(more.latency_counts.len());
     sum.latency_counts.resize(len, 0);
     for (count, n) in sum.latency_counts.iter_mut().zip(&more.latency_counts) {
-        *count += n;
+        *count = count.saturating_add(*n);
     }
 }
 
@@ -110,7 +110,7 @@ impl Change {
         Change {
             hits: count(Counter::BlocksHit),
             misses: count(Counter::BlocksMissed),
-            kept: count(Counter::ReadsHit) + if log.is_some() { merged } else { 0 },
+            kept: count(Counter::ReadsHit).saturating_add(log.map_or(0, |_| merged)),
             dirty: log.map(|log| (log.owed_bytes, log.lag_s)),
             clients,
             origin,
@@ -120,9 +120,9 @@ impl Change {
     /// Adds all of a volume but its origin, which others may have too.
     fn add(&mut self, other: &Change) {
         self.clients.add(&other.clients);
-        self.hits += other.hits;
-        self.misses += other.misses;
-        self.kept += other.kept;
+        self.hits = self.hits.saturating_add(other.hits);
+        self.misses = self.misses.saturating_add(other.misses);
+        self.kept = self.kept.saturating_add(other.kept);
         if let Some((bytes, lag)) = other.dirty {
             let (sum, longest) = self.dirty.unwrap_or_default();
             self.dirty = Some((sum.saturating_add(bytes), longest.max(lag)));
@@ -131,6 +131,7 @@ impl Change {
 
     fn sample(&self, at: u64, span_s: f64) -> Sample {
         let Requests { reads, writes } = &self.clients;
+        let origin = &self.origin;
         let per_s = |n: u64| Some((n as f64 / span_s) as f32);
         let mean = |total: &Total| {
             let us = 1e6 * total.latency_s / total.requests as f64;
@@ -145,7 +146,7 @@ impl Change {
             written_bytes_s: per_s(writes.bytes),
             hits_s: per_s(self.hits),
             misses_s: per_s(self.misses),
-            origin_s: per_s(self.origin.reads.requests + self.origin.writes.requests),
+            origin_s: per_s(origin.reads.requests.saturating_add(origin.writes.requests)),
             kept_s: per_s(self.kept),
             dirty_bytes: self.dirty.map(|(bytes, _)| bytes as f32),
             lag_s: self.dirty.map(|(_, lag)| lag as f32),
@@ -154,7 +155,7 @@ impl Change {
             read_us_p99: within(reads, 0.99),
             write_us_p50: within(writes, 0.5),
             write_us_p99: within(writes, 0.99),
-            origin_read_us_mean: mean(&self.origin.reads),
+            origin_read_us_mean: mean(&origin.reads),
         }
     }
 }
