@@ -2,7 +2,7 @@
 
 use super::body::Query;
 use crate::app::App;
-use crate::gate::Reader;
+use crate::gate::Asker;
 use crate::history::now;
 use crate::history::sample::Sample;
 use crate::problem::Problem;
@@ -46,7 +46,7 @@ pub struct History {
     (status = 200, body = History), (status = "default", body = Problem, content_type = "application/problem+json")
 ))]
 pub async fn history(
-    _: Reader,
+    _: Asker,
     State(app): State<App>,
     Query(Span { from, to, volume }): Query<Span>,
 ) -> Result<Json<History>, Problem> {
