@@ -1,8 +1,10 @@
 /** A chart of live series by uPlot, in the colours of the page. */
 
+import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import { count } from "./text";
 
 export interface Line {
   label: string;
@@ -10,6 +12,14 @@ export interface Line {
   colour: string;
   values: (number | null)[];
   dash?: number[];
+}
+
+/** Something that happened. */
+export interface Mark {
+  /** Seconds since 1970. */
+  at: number;
+  severity: "bad" | "good" | "info";
+  text: string;
 }
 
 export interface Props {
@@ -22,6 +32,31 @@ export interface Props {
   max?: number;
   /** The axis below shows figures in this unit rather than times. */
   plain?: string;
+  /** The axis beside is logarithmic. */
+  log?: boolean;
+  marks?: Mark[];
+}
+
+/** How near to a mark, in pixels, the cursor shows its text. */
+const NEAR = 8;
+const MARK_COLOURS = { bad: "--red", good: "--green", info: "--muted" };
+
+/** Draws each mark as a dotted vertical. */
+function drawMarks(plot: uPlot, marks: Mark[]): void {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
+  for (const mark of marks) {
+    const x = plot.valToPos(mark.at, "x", true);
+    if (!(x >= bbox.left && x <= bbox.left + bbox.width)) continue;
+    ctx.strokeStyle = colour(MARK_COLOURS[mark.severity]);
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+  }
+  ctx.restore();
 }
 
 const HEIGHT = 190;
@@ -57,15 +92,17 @@ export function keep(node: HTMLElement, height: number, make: () => uPlot): () =
   };
 }
 
-function options(props: Props, width: number): uPlot.Options {
+function options(shown: { current: Props }, near: (text: string) => void, width: number): uPlot.Options {
+  const props = shown.current;
+  const marks = () => shown.current.marks ?? [];
   const [below, beside] = axes();
-  const value = (_: uPlot, v: number | null) => (v === null || v === undefined ? "–" : `${v.toFixed(1)} ${props.unit}`);
+  const value = (_: uPlot, v: number | null) => (v === null || v === undefined ? "–" : `${v.toFixed(v < 1 && props.log ? 3 : 1)} ${props.unit}`);
   return {
     width,
     height: HEIGHT,
     scales: {
       x: { time: !props.plain },
-      y: { range: (_, __, high) => [0, props.max ?? Math.max(high * 1.1 || 0, 1)] },
+      y: props.log ? { distr: 3 } : { range: (_, __, high) => [0, props.max ?? Math.max(high * 1.1 || 0, 1)] },
     },
     axes: [{ ...below, label: props.plain, labelSize: props.plain ? 18 : 0 }, beside],
     series: [
@@ -81,6 +118,16 @@ function options(props: Props, width: number): uPlot.Options {
     ],
     legend: { live: true },
     cursor: { y: false },
+    hooks: {
+      draw: [(plot) => drawMarks(plot, marks())],
+      setCursor: [
+        (plot) => {
+          const { left } = plot.cursor;
+          const found = marks().filter((mark) => Math.abs(plot.valToPos(mark.at, "x") - (left ?? -1)) < NEAR);
+          near(left === undefined || left < 0 ? "" : found.map((mark) => mark.text).join("; "));
+        },
+      ],
+    },
   };
 }
 
@@ -88,6 +135,7 @@ export function Chart(props: Props) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const shown = useRef(props);
+  const near = useSignal("");
   shown.current = props;
   const labels = props.lines.map((line) => line.label).join();
 
@@ -97,7 +145,7 @@ export function Chart(props: Props) {
     const drawn = keep(node, HEIGHT, () => {
       const { at, lines } = shown.current;
       const data = [at, ...lines.map((line) => line.values)] as uPlot.AlignedData;
-      plot.current = new uPlot(options(shown.current, node.clientWidth), data, node);
+      plot.current = new uPlot(options(shown, (text) => (near.value = text), node.clientWidth), data, node);
       return plot.current;
     });
     return () => {
@@ -110,15 +158,17 @@ export function Chart(props: Props) {
     plot.current?.setData([props.at, ...props.lines.map((line) => line.values)] as uPlot.AlignedData);
     // What is under the cursor, or else the latest.
     if (plot.current?.cursor.idx == null) plot.current?.setLegend({ idx: props.at.length - 1 });
-  }, [props.at]);
+  }, [props.at, props.marks]);
 
   const last = props.lines.map((line) => `${line.label} ${line.values.at(-1)?.toFixed(1) ?? "unknown"} ${props.unit}`);
+  const events = props.marks?.length ? `; ${count(props.marks.length, "event")}` : "";
   return (
-    <div class="chart" role="img" aria-label={`${props.title}: ${last.join(", ")}`}>
+    <div class="chart" role="img" aria-label={`${props.title}: ${last.join(", ")}${events}`}>
       <div class="caption">
         {props.title} <span class="muted">{props.unit}</span>
       </div>
       <div ref={place} aria-hidden="true" />
+      {props.marks && <div class="near muted">{near.value}</div>}
     </div>
   );
 }

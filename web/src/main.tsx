@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import { render } from "preact";
 import { useEffect } from "preact/hooks";
 import { failure, request, resume, session } from "./api";
-import { away, connect, disconnect } from "./live";
+import { away, connect, disconnect, seen } from "./live";
 import { Failure } from "./parts";
 import "./style.css";
 import { sentence } from "./text";
@@ -69,11 +69,14 @@ function Page() {
           <div class="banner bad" role="alert">
             <p>
               <strong>{sentence(problem.detail)}</strong> {sentence(problem.remedy)}
+              {seen.value && ` What is shown is as of ${seen.value.toLocaleTimeString("en-GB")}.`}
             </p>
           </div>
         )}
         <Failure />
-        <View />
+        <div class={problem ? "stale" : undefined}>
+          <View />
+        </div>
       </main>
     </>
   );

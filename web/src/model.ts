@@ -4,8 +4,19 @@ export interface WriteBack {
   order: string;
   owed_bytes: number;
   lag_s: number;
+  rate_bytes: number | null;
   devices: string[];
   copies: number;
+  /** Why nothing goes to the origin at present. */
+  trouble: string | null;
+}
+
+/** Requests of clients in the last second. */
+export interface Pace {
+  iops: number;
+  mb_s: number;
+  latency_us_p50: number | null;
+  latency_us_p99: number | null;
 }
 
 export interface Volume {
@@ -18,6 +29,10 @@ export interface Volume {
   quiesced: boolean;
   size_bytes: number;
   hit_percent: number | null;
+  read: Pace;
+  write: Pace;
+  /** By what clients reach it. */
+  frontends: string[];
   write_back: WriteBack | null;
   counters: Record<string, number>;
 }
@@ -205,6 +220,32 @@ export interface Event {
   severity: "bad" | "good" | "info";
   subject: string;
   text: string;
+}
+
+/** Figures of a span of time; one that is not known is not there. */
+export interface Sample {
+  at: number;
+  reads_s?: number;
+  writes_s?: number;
+  hits_s?: number;
+  misses_s?: number;
+  origin_s?: number;
+  kept_s?: number;
+  dirty_bytes?: number;
+  read_us_mean?: number;
+  read_us_p50?: number;
+  read_us_p99?: number;
+  write_us_p50?: number;
+  write_us_p99?: number;
+  origin_read_us_mean?: number;
+}
+
+export interface History {
+  /** The time from one sample to the next. */
+  step_s: number;
+  samples: Sample[];
+  /** Why nothing is kept at present. */
+  trouble: string | null;
 }
 
 export interface Problem {

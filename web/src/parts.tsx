@@ -1,8 +1,10 @@
 /** Pieces that several views use. */
 
+import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import { failure, session } from "./api";
+import { away } from "./live";
 import type { Trouble, Volume } from "./model";
 import { sentence, span } from "./text";
 
@@ -26,7 +28,7 @@ export function Action(props: { label: string; danger?: boolean; disabled?: bool
       id={props.id}
       type="button"
       class={props.danger ? "danger" : undefined}
-      disabled={!allowed || props.disabled}
+      disabled={!allowed || props.disabled || away.value !== null}
       title={allowed ? undefined : "this needs the operator's token"}
       onClick={props.run}
     >
@@ -61,6 +63,31 @@ export function Confirmed(props: { label: string; danger?: boolean; disabled?: b
         </p>
       </dialog>
     </>
+  );
+}
+
+/** Text with a button that copies it. */
+export function Copied(props: { text: string }) {
+  const code = useRef<HTMLElement>(null);
+  const done = useSignal("");
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(props.text);
+      done.value = "Copied";
+    } catch {
+      // A page that may not copy marks the text, for the user to do it.
+      getSelection()?.selectAllChildren(code.current!);
+      done.value = "Marked";
+    }
+  };
+  return (
+    <p class="row copied">
+      <code ref={code}>{props.text}</code>
+      <button type="button" aria-label={`Copy ${props.text}`} onClick={copy}>
+        Copy
+      </button>
+      <span role="status">{done.value}</span>
+    </p>
   );
 }
 

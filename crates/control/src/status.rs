@@ -95,6 +95,9 @@ pub struct Volume {
     /// Of the 4 KiB blocks looked up in the pool during the span, those found.
     /// Nothing if none was looked up.
     pub hit_percent: Option<f64>,
+    /// By what clients reach it: NBD URIs, block devices, and `vhost-user:SOCKET`.
+    #[serde(default)]
+    pub frontends: Vec<String>,
     /// How its log stands, if it is write-back.
     #[serde(default)]
     pub write_back: Option<WriteBack>,

@@ -77,7 +77,8 @@ impl<P: Platform> Node<P> {
         let mut volumes = Vec::new();
         for (name, served) in self.volumes.borrow().iter() {
             let earlier = session.volumes.remove(name).unwrap_or_default();
-            let (volume, now) = volume(name, served, off.get(name), earlier, span_s);
+            let (mut volume, now) = volume(name, served, off.get(name), earlier, span_s);
+            volume.frontends = self.addresses(name.as_str());
             volumes.push(volume);
             seen.insert(name.clone(), now);
         }
@@ -172,6 +173,7 @@ fn volume<P: Platform>(
         quiesced: served.volume.cached().is_quiesced(),
         size_bytes: served.volume.geometry().sectors.bytes(),
         hit_percent: (all > 0).then(|| 100.0 * hit as f64 / all as f64),
+        frontends: Vec::new(),
         write_back: served
             .volume
             .log()

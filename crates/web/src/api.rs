@@ -9,6 +9,7 @@ mod advice;
 mod arrays;
 mod body;
 mod change;
+mod history;
 mod jobs;
 mod live;
 mod places;
@@ -63,6 +64,7 @@ pub fn resources() -> OpenApiRouter<App> {
         .routes(routes!(status))
         .routes(routes!(live::live))
         .routes(routes!(events))
+        .routes(routes!(history::history))
         .routes(routes!(places::places))
         .routes(routes!(volumes::add))
         .routes(routes!(volumes::remove))

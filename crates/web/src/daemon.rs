@@ -6,15 +6,16 @@
 //!     the report is asked for at most once in [`REPORT_AGE_MAX`], whoever looks
 
 use crate::events::{Event, Events};
+use crate::history::{self, History};
+use crate::notify::Notifier;
 use crate::problem::Problem;
+use crate::report::Report;
 use axum::http::StatusCode;
-use cache::Counter;
 use control::client::{Client, Error};
 use control::protocol::{Reply, Request};
 use control::recording::Recording;
-use control::status::Status;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -31,56 +32,6 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 /// The first and the longest pause between two looks at a change.
 const LOOK_PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_secs(1)];
 
-/// Counters that a live view shows.
-const LIVE: [Counter; 5] = [
-    Counter::BlocksHit,
-    Counter::BlocksMissed,
-    Counter::ReadsHit,
-    Counter::ReadsMissed,
-    Counter::Writes,
-];
-
-/// A report.
-pub struct Report {
-    /// What the daemon reports.
-    pub status: Status,
-    /// When it came.
-    pub at: Instant,
-    live: OnceLock<String>,
-}
-
-impl Report {
-    /// The report of `status`.
-    pub fn new(status: Status) -> Report {
-        let live = OnceLock::new();
-        let at = Instant::now();
-        Report { status, at, live }
-    }
-
-    /// What of it a live view shows, as JSON: made once, if anybody looks.
-    pub fn live(&self) -> &str {
-        self.live.get_or_init(|| live(&self.status))
-    }
-}
-
-fn live(status: &Status) -> String {
-    let mut live = status.clone();
-    for volume in &mut live.volumes {
-        volume.read_total = Default::default();
-        volume.write_total = Default::default();
-    }
-    let volumes = live.volumes.iter_mut().map(|volume| &mut volume.counters);
-    let pools = live.pools.iter_mut().map(|pool| &mut pool.counters);
-    for counters in volumes.chain(pools) {
-        *counters = counters.only(&LIVE);
-    }
-    for device in &mut live.devices {
-        device.read_total = Default::default();
-        device.write_total = Default::default();
-    }
-    serde_json::to_string(&live).expect("plain data")
-}
-
 /// The daemon behind a control socket.
 pub struct Daemon {
     path: PathBuf,
@@ -88,6 +39,8 @@ pub struct Daemon {
     recordings: Arc<Semaphore>,
     reports: Mutex<Reports>,
     events: std::sync::Mutex<Events>,
+    history: std::sync::Mutex<History>,
+    notifier: Notifier,
 }
 
 /// The connection that reports come on: rates are since the last one.
@@ -99,19 +52,26 @@ struct Reports {
 
 impl Daemon {
     /// The daemon that listens on `path`.
-    pub fn new(path: PathBuf, events: Events) -> Daemon {
+    pub fn new(path: PathBuf, events: Events, history: History, notifier: Notifier) -> Daemon {
         Daemon {
             path,
             free: Semaphore::new(CONNECTIONS_MAX),
             recordings: Arc::new(Semaphore::new(RECORDINGS_MAX)),
             reports: Mutex::default(),
             events: std::sync::Mutex::new(events),
+            history: std::sync::Mutex::new(history),
+            notifier,
         }
     }
 
     /// What happened so far, the oldest first.
     pub fn events(&self) -> Vec<Event> {
         self.events.lock().expect("no holder panics").all().to_vec()
+    }
+
+    /// How it fared.
+    pub fn history(&self) -> std::sync::MutexGuard<'_, History> {
+        self.history.lock().expect("no holder panics")
     }
 
     /// The report, or the last one if that is fresh.
@@ -143,11 +103,14 @@ impl Daemon {
             }
             Err(problem) => Err(problem),
         };
-        let status = report.as_ref().ok().map(|report| &report.status);
+        let found = report.as_ref().ok();
+        let status = found.map(|report| &report.status);
         self.events
             .lock()
             .expect("no holder panics")
             .observe(status);
+        self.history().observe(history::now(), found);
+        self.notifier.observe(status);
         reports.last = Some((Instant::now(), report.clone()));
         report
     }

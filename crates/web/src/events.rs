@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 use utoipa::ToSchema;
 
 /// Events that are kept; the file has at most twice as many lines.
@@ -142,9 +141,8 @@ impl Events {
 }
 
 fn event(severity: Severity, subject: &str, text: &str) -> Event {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
     Event {
-        at: now.map_or(0, |since| since.as_secs()),
+        at: crate::history::now(),
         severity,
         subject: subject.to_owned(),
         text: text.to_owned(),

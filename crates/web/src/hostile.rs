@@ -5,9 +5,12 @@
 
 use crate::api;
 use crate::app::App;
-use crate::daemon::{Daemon, Report};
+use crate::daemon::Daemon;
 use crate::events::Events;
+use crate::history::{self, History};
 use crate::metrics;
+use crate::notify::Notifier;
+use crate::report::Report;
 use crate::routes::router;
 use crate::serve::converse;
 use crate::tokens::Tokens;
@@ -44,7 +47,12 @@ fn bench() -> Bench {
     let tokens = Tokens::parse(&format!("operator {HASH}\nread-only {reader}\n"));
     let tokens = tokens.expect("these are tokens");
     let nowhere = PathBuf::from("/nonexistent/hotset");
-    let daemon = Daemon::new(nowhere.clone(), Events::load(&nowhere));
+    let daemon = Daemon::new(
+        nowhere.clone(),
+        Events::load(&nowhere),
+        History::load(&nowhere).0,
+        Notifier::default(),
+    );
     let runtime = Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
@@ -63,6 +71,7 @@ pub fn hostile(bytes: &[u8]) {
         Events::parse(Path::new("/nonexistent/hotset"), text).all();
     }
     api::listed(bytes);
+    history::hostile(bytes);
     if let Ok(status) = serde_json::from_slice(bytes) {
         reported(status);
     }
@@ -73,6 +82,7 @@ pub fn hostile(bytes: &[u8]) {
 fn reported(status: Status) {
     let report = Arc::new(Report::new(status));
     report.live();
+    history::compared(&report.status);
     judge_scrape(&metrics::encode(Some(report)));
 }
 
@@ -177,6 +187,15 @@ mod tests {
         let live = "GET /api/v1/live HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer fuzz\r\n\r\n";
         let text = String::from_utf8(answers(live.as_bytes())).unwrap();
         assert!(text.contains("event: problem"), "{text}");
+    }
+
+    #[test]
+    fn health_alone_is_shown_without_a_token() {
+        let text = answers(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.starts_with("HTTP/1.1 503 "), "{text}");
+        assert!(text.contains("the daemon does not answer"), "{text}");
+        assert!(!text.contains("/nonexistent"), "{text}");
     }
 
     /// A client would send its next request on a connection that is about to end.

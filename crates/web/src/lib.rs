@@ -3,14 +3,17 @@
 //! Invariants:
 //!     the daemon is reached by its control socket alone, over few connections
 //!     whatever clients do here: they share one report a second
-//!     no answer but the page's own files and the sign-in goes to who shows no token
+//!     no answer but the page's own files, the sign-in and whether the daemon answers goes to who
+//!     shows no token
 //!     a change needs the role of an operator, and of a browser a token against forgery
 //!
 //! - [`api`]: resources, and their description.
 //! - [`serve`]: connections, TLS and limits.
 //! - [`gate`] and [`tokens`]: who may do what.
-//! - [`daemon`]: the other end of the control socket.
+//! - [`daemon`]: the other end of the control socket, and [`report`] what comes from there.
 //! - [`events`]: what happened, from one report to the next.
+//! - [`history`]: how it fared, in figures over time.
+//! - [`notify`]: troubles announced by webhook and mail.
 //! - [`page`]: the files of the page.
 //! - [`metrics`]: the daemon's status for Prometheus.
 //!
@@ -23,11 +26,14 @@ mod app;
 mod daemon;
 mod events;
 mod gate;
+mod history;
 #[cfg(any(test, feature = "fuzzing"))]
 mod hostile;
 mod metrics;
+mod notify;
 mod page;
 mod problem;
+mod report;
 mod routes;
 #[cfg(test)]
 mod sample;
@@ -53,12 +59,16 @@ pub struct Options {
     pub listen: SocketAddr,
     /// The daemon's control socket.
     pub control: PathBuf,
-    /// A directory for the hashes of the tokens, and the events; made if missing.
+    /// A directory for the hashes of the tokens, the events and the history; made if missing.
     pub state: PathBuf,
     /// A certificate chain and its key, in PEM.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// What pools cost.
     pub prices: Option<PriceBook>,
+    /// A URL of http or https that troubles are posted to.
+    pub webhook: Option<String>,
+    /// An address that troubles are mailed to, and the program that does it.
+    pub mail: Option<(String, PathBuf)>,
 }
 
 /// Serves until SIGINT or SIGTERM. An error is what is wrong and what to do about it.
@@ -80,7 +90,16 @@ pub fn run(options: Options) -> Result<(), String> {
         let listener = serve::listen(options.listen).await?;
         let (tokens, fresh) = tokens::Tokens::load_or_make(&options.state.join("tokens"))?;
         let events = events::Events::load(&options.state.join("events"));
-        let daemon = daemon::Daemon::new(options.control, events);
+        let (history, wrong) = history::History::load(&options.state.join("history"));
+        wrong.iter().for_each(|why| serve::warn(why));
+        let notifier = notify::Notifier::default();
+        if let Some(url) = &options.webhook {
+            notifier.begin(notify::Webhook::new(url)?, &options.state)?;
+        }
+        if let Some((to, program)) = options.mail {
+            notifier.begin(notify::Mail::new(&to, program)?, &options.state)?;
+        }
+        let daemon = daemon::Daemon::new(options.control, events, history, notifier);
         let app = app::App::new(daemon, tokens, tls.is_some(), options.prices);
         tokio::spawn(routes::watch(app.clone()));
         fresh.iter().for_each(|line| println!("{line}"));

@@ -11,7 +11,7 @@ mod families;
 mod value;
 mod volumes;
 
-use crate::daemon::Report;
+use crate::report::Report;
 use control::status::LATENCY_BOUNDS_US;
 use families::{Sample, families};
 use prometheus_client::collector::Collector;
@@ -79,6 +79,19 @@ impl Collector for Scrape {
         let help = "Whether the daemon answered this scrape.";
         let descriptor = encoder.encode_descriptor("hotset_up", help, None, MetricType::Gauge)?;
         prometheus_client::metrics::gauge::ConstGauge::new(i64::from(up)).encode(descriptor)?;
+        let help = "1, for the version of the web server, which is that of its daemon.";
+        let mut build =
+            encoder.encode_descriptor("hotset_build_info", help, None, MetricType::Gauge)?;
+        let version = families::Sample {
+            labels: [
+                Some(("version", env!("CARGO_PKG_VERSION"))),
+                None,
+                None,
+                None,
+            ],
+            value: Value::Gauge(1.0),
+        };
+        encode_sample(&mut build, &version)?;
         let Some(report) = &self.0 else {
             return Ok(());
         };
@@ -221,6 +234,11 @@ mod tests {
     fn a_daemon_that_is_away_is_reported() {
         let text = encode(None);
         assert!(text.contains("\nhotset_up 0\n"), "{text}");
+        let build = format!(
+            "\nhotset_build_info{{version=\"{}\"}} 1",
+            env!("CARGO_PKG_VERSION")
+        );
+        assert!(text.contains(&build), "{text}");
         assert_eq!(promtool(&text), "");
     }
 }

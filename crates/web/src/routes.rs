@@ -45,6 +45,7 @@ pub fn router(app: App) -> Router {
         .layer(CompressionLayer::new().compress_when(DefaultPredicate::new().and(NOT_BYTES)))
         // To compress a scrape would cost more than all the rest of it.
         .route("/metrics", get(scrape))
+        .route("/healthz", get(health))
         .fallback(nothing)
         .method_not_allowed_fallback(other_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -56,6 +57,16 @@ async fn scrape(_: Reader, State(app): State<App>) -> Response {
     let report = app.daemon.report().await.ok();
     let text = metrics::encode(report);
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
+}
+
+/// Whether the daemon answers: all that is shown without a token.
+async fn health(State(app): State<App>) -> Result<&'static str, Problem> {
+    let away = |_| {
+        let what = "the daemon does not answer";
+        let remedy = "see `systemctl status hotset`, or start `hotset serve`";
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, what, remedy)
+    };
+    app.daemon.report().await.map(|_| "ok\n").map_err(away)
 }
 
 async fn nothing() -> Problem {

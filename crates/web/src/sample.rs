@@ -1,6 +1,6 @@
 //! A report in which everything occurs, for tests.
 
-use crate::daemon::Report;
+use crate::report::Report;
 use control::status::Status;
 use serde_json::json;
 

@@ -42,15 +42,17 @@ impl Tls {
     fn renew(&mut self) {
         match acceptor(&self.files) {
             Ok(renewed) => self.acceptor = renewed,
-            Err(why) => {
-                // Standard error may be a pipe that is full, or gone.
-                let line = format!("hotset web: the certificate stays as it was: {why}\n");
-                tokio::task::spawn_blocking(move || {
-                    let _ = std::io::stderr().write_all(line.as_bytes());
-                });
-            }
+            Err(why) => warn(&format!("the certificate stays as it was: {why}")),
         }
     }
+}
+
+/// Says what is wrong on standard error, which may be a pipe that is full, or gone.
+pub fn warn(why: &str) {
+    let line = format!("hotset web: {why}\n");
+    tokio::task::spawn_blocking(move || {
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    });
 }
 
 fn acceptor((certificate, key): &(PathBuf, PathBuf)) -> Result<TlsAcceptor, String> {

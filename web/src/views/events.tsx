@@ -10,7 +10,7 @@ import { count } from "../text";
 const REFRESH_MS = 2000;
 const RECENT = 5;
 
-function useEvents() {
+export function useEvents() {
   const events = useSignal<Event[] | null>(null);
   useEffect(() => {
     const load = () =>

@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import { change, segment } from "../api";
 import type { Volume } from "../model";
 import { Action, Card, Confirmed } from "../parts";
-import { bytes, plain, span } from "../text";
+import { bytes, plain } from "../text";
 
 const MODES: [string, string][] = [
   ["write-through", "Reads and writes are cached; writes reach the origin before they are answered."],
@@ -116,12 +116,6 @@ export function ModeCard(props: { volume: Volume }) {
   };
   return (
     <Card title="Mode">
-      {state && (
-        <p id="write-back">
-          The log is {state.order} and has {state.copies} of 2 copies; {volume.origin} lacks {bytes(state.owed_bytes)}, the
-          oldest for {span(state.lag_s)}.
-        </p>
-      )}
       {state && <ReplaceLog volume={volume} devices={state.devices} />}
       <div class="choices">
         {MODES.map(([value, meaning]) => (

@@ -2,11 +2,12 @@
 
 import { useSignal } from "@preact/signals";
 import { change, segment } from "../api";
-import { Chart } from "../chart";
-import { series, status } from "../live";
+import { status } from "../live";
 import type { Status, Volume } from "../model";
 import { Action, Card, Confirmed, standing, State, Table, Troubles } from "../parts";
-import { bytes, count, figure, span } from "../text";
+import { bytes, count, figure, latency, span } from "../text";
+import { Charts } from "./charts";
+import { Dirty } from "./dirty";
 import { Recent } from "./events";
 
 /** Rows shown at a time; a filter finds the others. */
@@ -71,13 +72,16 @@ function Volumes(props: { now: Status }) {
           No volume is served. <a href="#/setup">Set one up</a>.
         </p>
       ) : (
-        <Table label="Volumes" head={["Volume", "Hit ratio", "Caching", "Mode", "Size", "Origin", "Pool"]}>
+        <Table label="Volumes" head={["Volume", "Hit ratio", "Requests/s", "MB/s", "99% of reads", "Caching", "Mode", "Size", "Origin", "Pool"]}>
           {wanted.slice(0, ROWS_MAX).map((volume) => (
             <tr key={volume.name}>
               <th scope="row">
                 <a href={`#/volume/${segment(volume.name)}`}>{volume.name}</a>
               </th>
               <td class="hits">{volume.hit_percent === null ? "–" : `${figure(volume.hit_percent)}%`}</td>
+              <td>{figure(volume.read.iops + volume.write.iops, 0)}</td>
+              <td>{figure(volume.read.mb_s + volume.write.mb_s)}</td>
+              <td>{volume.read.latency_us_p99 === null ? "–" : latency(volume.read.latency_us_p99)}</td>
               <td>
                 <Switch volume={volume} />
               </td>
@@ -102,40 +106,12 @@ function Volumes(props: { now: Status }) {
 
 export function Overview() {
   const now = status.value;
-  if (!now) return <p class="muted">Waiting for the daemon…</p>;
-  const shown = series.value;
   return (
     <>
-      <Health now={now} />
-      <div class="charts">
-        <Chart
-          title="Requests"
-          unit="/s"
-          at={shown.at}
-          lines={[{ label: "of clients", colour: "--blue", values: shown.requests }]}
-        />
-        <Chart
-          title="Hit ratio"
-          unit="%"
-          max={100}
-          at={shown.at}
-          lines={[{ label: "of blocks read", colour: "--green", values: shown.hits }]}
-        />
-        <Chart
-          title="Response to a read"
-          unit="ms"
-          at={shown.at}
-          lines={[
-            { label: "with the cache", colour: "--green", values: shown.cached },
-            { label: "without", colour: "--red", values: shown.uncached, dash: [6, 4] },
-          ]}
-        />
-      </div>
-      <p class="muted note">
-        Response is computed from what the devices show: without the cache every read would take what the origin's reads
-        take now; with it, hits take what the pool's take. Load that the cache keeps off the origin is not in it.
-      </p>
-      <Volumes now={now} />
+      {now ? <Health now={now} /> : <p class="muted">Waiting for the daemon…</p>}
+      <Charts />
+      {now && <Dirty volumes={now.volumes} />}
+      {now && <Volumes now={now} />}
       <Recent />
     </>
   );

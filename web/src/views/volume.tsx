@@ -5,9 +5,11 @@ import { useEffect } from "preact/hooks";
 import { change, Refused, request, segment } from "../api";
 import { status } from "../live";
 import type { Advice, Explained, Line, Observed } from "../model";
-import { Card, Confirmed, standing, State, Table } from "../parts";
+import { Card, Confirmed, Copied, standing, State, Table } from "../parts";
 import { bytes, figure, span } from "../text";
 import { AdviceView } from "./advice";
+import { Charts } from "./charts";
+import { Dirty } from "./dirty";
 import { Histogram, Percentiles } from "./latency";
 import { ModeCard } from "./mode";
 import { Switch } from "./overview";
@@ -165,7 +167,6 @@ export function VolumeView(props: { name: string }) {
       </p>
     );
   }
-  const uri = now.nbd.listeners[0]?.replace("nbd+unix:///", `nbd+unix:///${props.name}`) ?? "";
   const remove = async () => {
     if (await change("DELETE", path)) location.hash = "#/";
   };
@@ -197,10 +198,14 @@ export function VolumeView(props: { name: string }) {
             {volume.mode}: {explained.value.mode_help}.
           </p>
         )}
-        <p>
-          Clients reach it as <code>{uri}</code>.
-        </p>
+        <h3>Clients reach it as</h3>
+        {volume.frontends.map((frontend) => (
+          <Copied key={frontend} text={frontend} />
+        ))}
+        {volume.frontends.length === 0 && <p class="muted">nothing: no frontend has it at present.</p>}
       </Card>
+      <Charts volume={volume.name} pool={volume.pool} />
+      <Dirty volumes={[volume]} />
       <ModeCard volume={volume} />
       {explained.value && (
         <Card title="Heat over its addresses">

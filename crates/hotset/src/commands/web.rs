@@ -12,7 +12,7 @@ pub struct Web {
     /// Where to listen; other than on this machine only with TLS
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8443")]
     listen: SocketAddr,
-    /// A directory for the hashes of the tokens, and for events; made if missing
+    /// A directory for the hashes of the tokens, for events and the history; made if missing
     #[arg(long, value_name = "DIRECTORY", default_value = "/var/lib/hotset/web")]
     state: PathBuf,
     /// A certificate chain in PEM: use TLS
@@ -24,6 +24,20 @@ pub struct Web {
     /// A price book: advice says what pools cost; `hotset advise --example-prices` prints one
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
+    /// Post each trouble that begins or ends to this URL, as JSON
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "HOTSET_WEBHOOK",
+        hide_env_values = true
+    )]
+    webhook: Option<String>,
+    /// Mail each trouble that begins or ends to this address
+    #[arg(long, value_name = "ADDRESS", env = "HOTSET_MAIL_TO")]
+    mail_to: Option<String>,
+    /// What sends mail
+    #[arg(long, value_name = "PROGRAM", default_value = "/usr/sbin/sendmail")]
+    sendmail: PathBuf,
 }
 
 pub fn run(command: Web) -> Result<(), Failure> {
@@ -34,6 +48,8 @@ pub fn run(command: Web) -> Result<(), Failure> {
         state: command.state,
         tls: command.tls_certificate.zip(command.tls_key),
         prices: prices.map(super::advise::price_book).transpose()?,
+        webhook: command.webhook,
+        mail: command.mail_to.map(|to| (to, command.sendmail)),
     };
     web::run(options).map_err(Failure::Runtime)
 }

@@ -24,7 +24,7 @@ pub struct Socket {
     target: TargetId,
     tls: Option<Tls>,
     shown: Shown,
-    uri: String,
+    bound: Address,
 }
 
 /// What the files of a listener's certificate, key and authority have.
@@ -48,10 +48,7 @@ impl Socket {
             target,
             tls,
             shown,
-            uri: match bound {
-                Address::Unix(path) => format!("nbd+unix:///?socket={path}"),
-                Address::Tcp(host) => format!("nbd://{host}/"),
-            },
+            bound,
         }))
     }
 }
@@ -92,9 +89,20 @@ fn tls(shown: &Shown) -> IoResult<Option<Tls>> {
 /// A socket that is served.
 struct Open {
     place: String,
-    uri: String,
+    bound: Address,
     shown: Shown,
     listening: Rc<Listening>,
+}
+
+impl Open {
+    /// By what clients reach the export `name`, which is plain ASCII; or all, by no name.
+    fn uri(&self, name: &str) -> String {
+        let tls = if self.shown[0].is_some() { "s" } else { "" };
+        match &self.bound {
+            Address::Unix(path) => format!("nbd{tls}+unix:///{name}?socket={path}"),
+            Address::Tcp(host) => format!("nbd{tls}://{host}/{name}"),
+        }
+    }
 }
 
 /// The server and its sockets.
@@ -154,7 +162,7 @@ impl NbdSockets {
         });
         self.open.borrow_mut().push(Open {
             place: socket.place,
-            uri: socket.uri,
+            bound: socket.bound,
             shown: socket.shown,
             listening,
         });
@@ -162,11 +170,7 @@ impl NbdSockets {
 
     /// Where it listens, as URIs.
     pub fn uris(&self) -> Vec<String> {
-        self.open
-            .borrow()
-            .iter()
-            .map(|open| open.uri.clone())
-            .collect()
+        self.open.borrow().iter().map(|open| open.uri("")).collect()
     }
 }
 
@@ -232,11 +236,8 @@ impl Frontend<ServedVolume<UringDriver>> for NbdSockets {
         if !self.server.server.offers(name) {
             return Vec::new();
         }
-        let of_volume = |uri: String| match uri.split_once('?') {
-            Some((server, socket)) => format!("{server}{name}?{socket}"),
-            None => uri + name,
-        };
-        self.uris().into_iter().map(of_volume).collect()
+        let open = self.open.borrow();
+        open.iter().map(|open| open.uri(name)).collect()
     }
 
     fn stats(&self, status: &mut Status) {

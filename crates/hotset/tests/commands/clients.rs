@@ -227,7 +227,8 @@ fn tls_is_per_listener() {
     let info = run(tool("nbdinfo", "libnbd-bin").arg(secure));
     assert!(info.contains("newstyle-fixed with TLS"), "{info}");
     let mut plain = tool("nbdinfo", "libnbd-bin");
-    let refused = plain.arg(format!("{uri}vol")).output().unwrap();
+    let without = uri.strip_prefix("nbds://").unwrap();
+    let refused = plain.arg(format!("nbd://{without}vol")).output().unwrap();
     assert!(
         !refused.status.success(),
         "{}",

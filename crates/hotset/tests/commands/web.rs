@@ -241,6 +241,102 @@ fn nothing_is_shown_without_a_token_or_changed_without_the_right_one() {
     daemon.stop();
 }
 
+/// What is kept of the volume `vol`, from the oldest.
+fn samples(site: &Site) -> Vec<serde_json::Value> {
+    let answer = site.with(&site.reader, "GET", "/api/v1/history?volume=vol", "");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let history = answer.json();
+    assert_eq!(history["trouble"], json!(null));
+    history["samples"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_server_that_was_killed_finds_its_history_and_one_with_another_file_begins_again() {
+    let place = Place::usual();
+    let daemon = place.serve();
+    let site = Site::start(&place);
+    assert_eq!(samples(&site), Vec::<serde_json::Value>::new());
+    let has_read = |sample: &serde_json::Value| sample["reads_s"].as_f64() > Some(0.0);
+    crate::common::until("a sample with reads", || {
+        copy_out(&daemon.uri("vol"), &place.path("out"));
+        samples(&site).iter().any(has_read)
+    });
+    let before = samples(&site);
+    let read = before.iter().find(|sample| has_read(sample)).unwrap();
+    assert!(read["read_us_p50"].as_f64() > Some(0.0), "{read}");
+    assert!(read["origin_s"].as_f64() > Some(0.0), "{read}");
+    site.process.kill();
+
+    let site = Site::start(&place);
+    let after = samples(&site);
+    assert_eq!(after[..before.len()], before);
+    let early = site.with(&site.reader, "GET", "/api/v1/history?to=5&from=9", "");
+    assert_eq!(early.status, 400, "{early:?}");
+    let none = site.with(&site.reader, "GET", "/api/v1/history?volume=none", "");
+    assert_eq!(none.json()["samples"], json!([]));
+    site.process.kill();
+
+    fs::write(place.path("web/history"), "of another version").unwrap();
+    let site = Site::start(&place);
+    assert!(samples(&site).is_empty());
+    assert!(place.path("web/history.old1").exists());
+    daemon.stop();
+}
+
+#[test]
+fn whether_the_daemon_answers_is_shown_to_all_and_its_troubles_are_announced() {
+    let place = Place::usual();
+    let daemon = place.serve();
+    let hook = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/hook", hook.local_addr().unwrap());
+    refused(
+        web(&place).args(["--webhook", "ftp://x/"]),
+        1,
+        &["http or https"],
+    );
+    let site = Site::start_with(&place, &["--webhook", &url]);
+    // What is posted next, which is taken.
+    let posted = || {
+        let (stream, _) = hook.accept().unwrap();
+        let mut stream = BufReader::new(stream);
+        let mut len = 0;
+        loop {
+            let mut line = String::new();
+            stream.read_line(&mut line).unwrap();
+            match line.trim().strip_prefix("content-length: ") {
+                Some(n) => len = n.parse().unwrap(),
+                None if line.trim().is_empty() => break,
+                None => (),
+            }
+        }
+        let mut body = vec![0; len];
+        stream.read_exact(&mut body).unwrap();
+        let answer = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n";
+        stream.get_mut().write_all(answer).unwrap();
+        serde_json::from_slice::<serde_json::Value>(&body).unwrap()
+    };
+    site.operate("DELETE", "/api/v1/pools/fast/devices/pool", "");
+    let begun = posted();
+    assert_eq!(
+        (&begun["event"], &begun["kind"]),
+        (&json!("begun"), &json!("pool-empty"))
+    );
+    assert_ne!(begun["remedy"], "");
+    let device = json!({"name": "pool"}).to_string();
+    site.operate("POST", "/api/v1/pools/fast/devices", &device);
+    let ended = posted();
+    assert_eq!(
+        (&ended["event"], &ended["kind"]),
+        (&json!("ended"), &json!("pool-empty"))
+    );
+    let health = site.send("GET", "/healthz", &[], "");
+    assert_eq!((health.status, &*health.body), (200, "ok\n"));
+    daemon.stop();
+    crate::common::until("the daemon to be away", || {
+        site.send("GET", "/healthz", &[], "").status == 503
+    });
+}
+
 #[test]
 fn live_figures_arrive_every_second() {
     let place = Place::usual();

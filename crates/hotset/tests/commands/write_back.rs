@@ -379,7 +379,7 @@ fn the_page_begins_write_back_and_ends_it() {
     }
     browser.pictures("mode");
     browser.button("Set the mode");
-    browser.shows("#write-back", "2 of 2 copies");
+    browser.shows("section[aria-label='Dirty data']", "2 of 2");
     assert_eq!(volume(&daemon)["mode"], "write-back");
     browser.write("//fieldset[@id='replace-log']//input", "log2");
     browser.button("Replace");
@@ -397,7 +397,7 @@ fn the_page_begins_write_back_and_ends_it() {
     browser.confirm();
     browser.shows("h1 .state", "off (write-back)");
     browser.button("Turn caching on");
-    browser.shows("#write-back", "2 of 2 copies");
+    browser.shows("section[aria-label='Dirty data']", "2 of 2");
     browser.shows("h1 .state", "write-back");
     choose(&mut browser, "write-through");
     browser.button("Set the mode");

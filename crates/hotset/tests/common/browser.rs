@@ -173,6 +173,41 @@ impl Browser {
         self.shows("h2", "Volumes");
     }
 
+    /// Has the browser say that its user wants a `light` or a `dark` page.
+    pub fn scheme(&self, scheme: &str) {
+        let wanted = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        self.devtools("Emulation.setEmulatedMedia", &wanted);
+    }
+
+    /// Has axe look at the page, light and dark, where it may find nothing serious. Does nothing
+    /// where `make page` has not installed axe.
+    pub fn is_accessible(&self, view: &str) {
+        let axe = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+            .join("../../web/node_modules/axe-core/axe.min.js");
+        let Ok(axe) = fs::read_to_string(axe) else {
+            eprintln!("skipped: axe is looked for in web/node_modules, which `make page` installs");
+            return;
+        };
+        self.run(&axe, &[]);
+        for scheme in ["dark", "light"] {
+            self.scheme(scheme);
+            let serious = "const done = arguments[arguments.length - 1];\
+                           axe.run().then((found) => done(found.violations.filter((one) =>\
+                           ['serious', 'critical'].includes(one.impact)).map((one) => one.id + ': ' +\
+                           one.nodes.map((node) => node.html).join(' '))))";
+            let serious = self.run_async(serious);
+            assert_eq!(serious, json!([]), "in the view {view:?}, {scheme}");
+        }
+        // A canary: what has no name is found.
+        let spoilt = "document.querySelector('main').insertAdjacentHTML('beforeend', '<button id=canary></button>')";
+        self.run(spoilt, &[]);
+        let found = self.run_async(
+            "const done = arguments[arguments.length - 1]; axe.run('#canary').then((r) => done(r.violations.length))",
+        );
+        assert!(found.as_u64() > Some(0));
+        self.run("document.querySelector('#canary').remove()", &[]);
+    }
+
     fn size(&self, (width, height): (u32, u32)) {
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500});
         self.devtools("Emulation.setDeviceMetricsOverride", &size);

@@ -55,8 +55,15 @@ pub fn web_on(place: &Place, address: &str) -> Command {
 impl Site {
     /// Starts it, with new tokens.
     pub fn start(place: &Place) -> Site {
+        Site::start_with(place, &[])
+    }
+
+    /// Starts it with more flags.
+    pub fn start_with(place: &Place, flags: &[&str]) -> Site {
         let _ = std::fs::remove_file(place.path("web/tokens"));
-        let mut child = web(place).stdout(Stdio::piped()).spawn().unwrap();
+        let mut command = web(place);
+        let command = command.args(flags).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut printed = |what: &str| {
             let line = lines.next().unwrap().unwrap();

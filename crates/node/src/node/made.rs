@@ -42,7 +42,7 @@ impl<P: Platform> Node<P> {
     }
 
     /// Where clients reach a volume by any frontend.
-    fn addresses(&self, name: &str) -> Vec<String> {
+    pub(crate) fn addresses(&self, name: &str) -> Vec<String> {
         let frontends = self.frontends.iter();
         frontends
             .flat_map(|frontend| frontend.addresses(name))

@@ -1,0 +1,68 @@
+//! How the daemon fared.
+
+use super::body::Query;
+use crate::app::App;
+use crate::gate::Asker;
+use crate::history::now;
+use crate::history::sample::Sample;
+use crate::problem::Problem;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+/// How long ago a span begins unless that is given.
+const SPAN_S: u64 = 3600;
+
+/// A span of time.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Span {
+    /// When it begins, in seconds since 1970; an hour before its end unless given.
+    from: Option<u64>,
+    /// When it ends; now unless given.
+    to: Option<u64>,
+    /// The volume that is asked about; all of them together unless given.
+    volume: Option<String>,
+}
+
+/// How the daemon fared.
+#[derive(Serialize, ToSchema)]
+pub struct History {
+    /// The time from one sample to the next.
+    step_s: u64,
+    /// What is known of the span, the oldest first; where nothing is known there is no sample.
+    samples: Vec<Sample>,
+    /// Why nothing is kept at present, if that is so.
+    trouble: Option<String>,
+}
+
+/// Figures over time, of the last day each ten seconds and of thirty days each five minutes
+///
+/// An answer has at most 721 samples: of a longer span several are merged.
+#[utoipa::path(get, path = "/api/v1/history", tag = "daemon", params(Span), responses(
+    (status = 200, body = History), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn history(
+    _: Asker,
+    State(app): State<App>,
+    Query(Span { from, to, volume }): Query<Span>,
+) -> Result<Json<History>, Problem> {
+    let now = now();
+    let to = to.unwrap_or(now);
+    let from = from.unwrap_or(to.saturating_sub(SPAN_S));
+    if from > to {
+        let what = format!("the span from {from} to {to} ends before it begins");
+        let remedy = "give `from` and `to` in seconds since 1970, `from` first";
+        return Err(Problem::new(StatusCode::BAD_REQUEST, what, remedy));
+    }
+    let history = app.daemon.history();
+    let range = history.range(volume.as_deref(), from, to, now);
+    Ok(Json(History {
+        step_s: range.step_s,
+        samples: range.samples,
+        trouble: history.trouble().map(str::to_owned),
+    }))
+}

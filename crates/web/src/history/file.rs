@@ -1,0 +1,337 @@
+//! The file of a history: a head, names, and for each name a ring of records for each interval.
+//!
+//! Invariants:
+//!     its size never changes
+//!     a record is taken ⟺ its checksum is that of its bytes and of its owner's name, and its
+//!     interval belongs at its place: so one that is torn, or of a former owner, is not there
+//!
+//! It is sparse: a name that is not used takes no space.
+//!
+//! Not here: durability. A power cut may cost what was written last.
+
+use super::sample::{FIGURES, Sample};
+use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+/// Intervals of one length.
+pub struct Ring {
+    /// The length.
+    pub step_s: u64,
+    /// Where its records begin among those of a name.
+    first: u64,
+}
+
+/// Records of each ring.
+const RECORDS: u64 = 8640;
+/// A day at ten seconds, and thirty days at five minutes.
+pub const RINGS: [Ring; 2] = [
+    Ring {
+        step_s: 10,
+        first: 0,
+    },
+    Ring {
+        step_s: 300,
+        first: RECORDS,
+    },
+];
+
+impl Ring {
+    /// What it reaches back to.
+    pub fn span_s(&self) -> u64 {
+        self.step_s * RECORDS
+    }
+}
+
+/// All volumes together, which have no name, and so many that have one.
+const OWNERS: usize = 64;
+/// Its first bytes; the digit is the version.
+const MAGIC: &[u8; 16] = b"hotset history 1";
+const NAME_BYTES: usize = 128;
+/// The checksum and the length of a name come before it.
+const NAME_AT: usize = 5;
+/// Of a record: its checksum, its interval and its figures.
+const RECORD_BYTES: usize = 8 + 4 * FIGURES;
+const NAMES_BYTES: usize = OWNERS * NAME_BYTES;
+const NAMES_AT: u64 = MAGIC.len() as u64;
+const RECORDS_AT: u64 = NAMES_AT + NAMES_BYTES as u64;
+const OWNER_BYTES: u64 = 2 * RECORDS * RECORD_BYTES as u64;
+const FILE_BYTES: u64 = RECORDS_AT + OWNERS as u64 * OWNER_BYTES;
+
+/// The name of each owner but the first; nothing where there is none.
+type Names = Vec<Option<String>>;
+
+/// An open file.
+pub struct File {
+    path: PathBuf,
+    file: fs::File,
+    names: Names,
+    trouble: Option<String>,
+}
+
+impl File {
+    /// The file at `path`, made if it is missing. The second is why another was found there and
+    /// set aside.
+    pub fn open(path: &Path) -> Result<(File, Option<String>), String> {
+        let unusable = |error: io::Error| {
+            let path = path.display();
+            format!(
+                "no history is kept: {path} cannot be used ({error}); make its directory writable \
+                 and start again"
+            )
+        };
+        let other = is_other(path).map_err(unusable)?;
+        let aside = match other {
+            Some(why) => Some(set_aside(path, why).map_err(unusable)?),
+            None => None,
+        };
+        if !path.exists() {
+            make(path).map_err(unusable)?;
+        }
+        let mut options = fs::OpenOptions::new();
+        let file = options.read(true).write(true).open(path);
+        let file = file.map_err(unusable)?;
+        let mut names = [0; NAMES_BYTES];
+        file.read_exact_at(&mut names, NAMES_AT).map_err(unusable)?;
+        let file = File {
+            path: path.to_owned(),
+            file,
+            names: parse_names(&names),
+            trouble: None,
+        };
+        Ok((file, aside))
+    }
+
+    /// Why the last sample was not kept, if it was not.
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    /// Keeps samples of one interval, each of the volume of that name or of all.
+    pub fn write(&mut self, ring: &Ring, samples: &[(Option<&str>, Sample)]) {
+        let present: Vec<&str> = samples.iter().filter_map(|(name, _)| *name).collect();
+        let mut written = Ok(());
+        for (name, sample) in samples {
+            let owner = match name {
+                None => Ok(Some(0)),
+                Some(name) => self.owner(name, &present),
+            };
+            let kept = owner.and_then(|owner| {
+                let Some(owner) = owner else { return Ok(()) };
+                let record = encode(name.unwrap_or_default(), ring, sample);
+                self.file
+                    .write_all_at(&record, place(owner, ring, sample.at / ring.step_s))
+            });
+            written = written.and(kept);
+        }
+        self.trouble = written.err().map(|error| {
+            let path = self.path.display();
+            format!("{path} cannot be written ({error}); make room for it")
+        });
+    }
+
+    /// All samples of a ring that are there, of a volume or of all, in any order.
+    pub fn read(&self, name: Option<&str>, ring: &Ring) -> Vec<Sample> {
+        let owner = match name {
+            None => 0,
+            Some(name) => match self.named(name) {
+                Some(owner) => owner,
+                None => return Vec::new(),
+            },
+        };
+        let mut bytes = vec![0; RECORDS as usize * RECORD_BYTES];
+        if self
+            .file
+            .read_exact_at(&mut bytes, place(owner, ring, 0))
+            .is_err()
+        {
+            return Vec::new();
+        }
+        decode_all(name.unwrap_or_default(), ring, &bytes)
+    }
+
+    /// The owner of that name.
+    fn named(&self, name: &str) -> Option<usize> {
+        let names = self.names.iter();
+        let at = names
+            .clone()
+            .position(|known| known.as_deref() == Some(name));
+        at.map(|at| at + 1)
+    }
+
+    /// The owner of that name, which is given a place if there is one: a free one, or that of a
+    /// name that is not present.
+    fn owner(&mut self, name: &str, present: &[&str]) -> io::Result<Option<usize>> {
+        if let Some(owner) = self.named(name) {
+            return Ok(Some(owner));
+        }
+        let gone = |known: &Option<String>| {
+            known
+                .as_deref()
+                .is_none_or(|known| !present.contains(&known))
+        };
+        let free = self.names.iter().position(Option::is_none);
+        let Some(at) = free.or_else(|| self.names.iter().position(gone)) else {
+            return Ok(None);
+        };
+        let Some(entry) = encode_name(name) else {
+            return Ok(None);
+        };
+        let offset = NAMES_AT + ((at + 1) * NAME_BYTES) as u64;
+        self.file.write_all_at(&entry, offset)?;
+        self.names[at] = Some(name.to_owned());
+        Ok(Some(at + 1))
+    }
+}
+
+/// Why the file at `path` is not one of these; nothing if it is, or is not there.
+fn is_other(path: &Path) -> io::Result<Option<&'static str>> {
+    let file = match fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut magic = [0; MAGIC.len()];
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    if file.read_exact_at(&mut magic, 0).is_err() || magic != *MAGIC {
+        return Ok(Some("is no history of this version"));
+    }
+    Ok((file.metadata()?.len() != FILE_BYTES).then_some("has another size than a history"))
+}
+
+/// Renames the file at `path`, and says so.
+fn set_aside(path: &Path, why: &str) -> io::Result<String> {
+    let names = (1..).map(|n| path.with_extension(format!("old{n}")));
+    let mut free = names.filter(|name| !name.exists());
+    let aside = free.next().expect("numbers do not end");
+    fs::rename(path, &aside)?;
+    let (path, aside) = (path.display(), aside.display());
+    Ok(format!(
+        "{path} {why}: it is kept as {aside}, and a new history begins; remove {aside} if it is \
+         of no use"
+    ))
+}
+
+/// Makes an empty file, whole or not at all.
+fn make(path: &Path) -> io::Result<()> {
+    let beside = path.with_extension("new");
+    let file = fs::File::create(&beside)?;
+    file.write_all_at(MAGIC, 0)?;
+    file.set_len(FILE_BYTES)?;
+    file.sync_all()?;
+    fs::rename(&beside, path)
+}
+
+/// Where the record of an interval is.
+fn place(owner: usize, ring: &Ring, interval: u64) -> u64 {
+    let record = ring.first + interval % RECORDS;
+    RECORDS_AT + owner as u64 * OWNER_BYTES + record * RECORD_BYTES as u64
+}
+
+fn encode_name(name: &str) -> Option<[u8; NAME_BYTES]> {
+    let mut entry = [0; NAME_BYTES];
+    let len = u8::try_from(name.len()).ok().filter(|len| *len > 0)?;
+    entry[NAME_AT - 1] = len;
+    entry
+        .get_mut(NAME_AT..NAME_AT + name.len())?
+        .copy_from_slice(name.as_bytes());
+    let checksum = crc32_iscsi(&entry[4..]);
+    entry[..4].copy_from_slice(&checksum.to_le_bytes());
+    Some(entry)
+}
+
+fn parse_name(entry: &[u8]) -> Option<String> {
+    let (checksum, rest) = entry.split_first_chunk()?;
+    if u32::from_le_bytes(*checksum) != crc32_iscsi(rest) {
+        return None;
+    }
+    let (len, name) = rest.split_first()?;
+    let name = name
+        .get(..usize::from(*len))
+        .filter(|name| !name.is_empty())?;
+    Some(std::str::from_utf8(name).ok()?.to_owned())
+}
+
+fn parse_names(bytes: &[u8]) -> Names {
+    bytes.chunks(NAME_BYTES).skip(1).map(parse_name).collect()
+}
+
+fn checksum(name: &str, record: &[u8]) -> u32 {
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    digest.update(name.as_bytes());
+    digest.update(&record[4..]);
+    digest.finalize() as u32
+}
+
+fn encode(name: &str, ring: &Ring, sample: &Sample) -> [u8; RECORD_BYTES] {
+    let mut record = [0; RECORD_BYTES];
+    // 32 bits of ten seconds last for 1,300 years.
+    let interval = (sample.at / ring.step_s) as u32;
+    let figures = sample
+        .figures()
+        .map(|figure| figure.unwrap_or(f32::NAN).to_le_bytes());
+    let words = std::iter::once(interval.to_le_bytes()).chain(figures);
+    for (at, word) in record[4..].chunks_exact_mut(4).zip(words) {
+        at.copy_from_slice(&word);
+    }
+    let checksum = checksum(name, &record);
+    record[..4].copy_from_slice(&checksum.to_le_bytes());
+    record
+}
+
+fn decode(name: &str, ring: &Ring, at: u64, record: &[u8]) -> Option<Sample> {
+    let (words, _) = record.as_chunks::<4>();
+    let mut words = words.iter().copied();
+    let found = u32::from_le_bytes(words.next()?);
+    let interval = u64::from(u32::from_le_bytes(words.next()?));
+    // What was never written is zero, and its checksum is not.
+    if found != checksum(name, record) || interval % RECORDS != at {
+        return None;
+    }
+    let mut figure = || Some(f32::from_le_bytes(words.next()?)).filter(|f| f.is_finite());
+    let figures = std::array::from_fn(|_| figure());
+    Some(Sample::new(interval * ring.step_s, figures))
+}
+
+fn decode_all(name: &str, ring: &Ring, bytes: &[u8]) -> Vec<Sample> {
+    let records = bytes.chunks_exact(RECORD_BYTES).zip(0..);
+    records
+        .filter_map(|(record, at)| decode(name, ring, at, record))
+        .collect()
+}
+
+/// Reads `bytes` as names and as records, with the checksums they have and with right ones.
+#[cfg(any(test, feature = "fuzzing"))]
+pub fn hostile(bytes: &[u8]) {
+    for entry in bytes.chunks(NAME_BYTES) {
+        if let Some(name) = parse_name(entry) {
+            assert_eq!(
+                encode_name(&name).as_ref().and_then(|e| parse_name(e)),
+                Some(name)
+            );
+        }
+    }
+    let ring = &RINGS[0];
+    decode_all("vol", ring, bytes);
+    let mut found = Vec::new();
+    for record in bytes.chunks_exact(RECORD_BYTES) {
+        let mut record = record.to_vec();
+        let right = checksum("vol", &record).to_le_bytes();
+        record[..4].copy_from_slice(&right);
+        let interval = u32::from_le_bytes([record[4], record[5], record[6], record[7]]);
+        let at = u64::from(interval) % RECORDS;
+        let sample = decode("vol", ring, at, &record).expect("its checksum is right");
+        assert_eq!(decode("other", ring, at, &record), None);
+        let again = decode("vol", ring, at, &encode("vol", ring, &sample));
+        assert_eq!(again.as_ref(), Some(&sample));
+        found.push(sample);
+    }
+    if let Some(first) = found.first() {
+        let merged = super::sample::merged(first.at, &found);
+        serde_json::to_string(&merged).expect("plain data");
+    }
+}

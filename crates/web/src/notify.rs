@@ -1,0 +1,263 @@
+//! Announces troubles: one message for each that begins, and one once it has ended.
+//!
+//! Invariants:
+//!     a trouble is announced ⟺ the file of the channel has it: so a restart repeats nothing,
+//!     and announces what ended meanwhile
+//!     at most one message is on its way on each channel, and what waits is bounded by
+//!     [`TROUBLES_MAX`]: a trouble that comes and goes while a message cannot be delivered is
+//!     left out
+//!
+//! Not here: what is wrong with a daemon, which it lists itself, but for that it is away.
+
+mod mail;
+mod webhook;
+
+pub use mail::Mail;
+pub use webhook::Webhook;
+
+use control::status::Status;
+use control::trouble::Trouble;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// Troubles of one daemon that are announced; of more, those that come first by name.
+const TROUBLES_MAX: usize = 1000;
+/// For how long a daemon does not answer before that is a trouble: a restart takes less.
+const AWAY: Duration = Duration::from_secs(15);
+/// The first and the longest pause after a message that was not delivered.
+const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(300)];
+/// How long a delivery may take.
+const DELIVERY_MAX: Duration = Duration::from_secs(10);
+
+/// What is wrong, and with what.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct About {
+    /// As docs/troubles.md has it, or `daemon-away`.
+    kind: String,
+    severity: String,
+    subject: String,
+    what: String,
+    cost: String,
+    remedy: String,
+}
+
+/// That a trouble has begun or ended.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Notice {
+    /// `begun` or `ended`.
+    event: &'static str,
+    /// When that was seen, in seconds since 1970.
+    at: u64,
+    /// The machine that announces it.
+    host: String,
+    #[serde(flatten)]
+    about: About,
+    /// All of it in a line.
+    text: String,
+}
+
+/// How notices go out.
+pub trait Channel: Send + 'static {
+    /// What the file of its announced troubles is called, and its messages.
+    fn name(&self) -> &'static str;
+    /// Delivers one; why it was not, if so.
+    fn deliver(&self, notice: &Notice) -> Result<(), String>;
+}
+
+/// Troubles by kind and subject.
+type Troubles = BTreeMap<String, About>;
+
+/// What is wrong at present.
+#[derive(Default)]
+struct Present {
+    /// By the last report, if there was one.
+    troubles: Option<Troubles>,
+    /// Since when the daemon has not answered.
+    silent: Option<Instant>,
+    /// That has become a trouble.
+    is_away: bool,
+}
+
+/// Where reports go to be announced.
+#[derive(Clone, Default)]
+pub struct Notifier(Arc<(Mutex<Present>, Condvar)>);
+
+impl Notifier {
+    /// Announces by `channel` from now on, with what it has announced kept in `state`.
+    pub fn begin(&self, channel: impl Channel, state: &Path) -> Result<(), String> {
+        let announced = Announced::load(&state.join(format!("announced-{}", channel.name())));
+        let notifier = self.clone();
+        let thread = std::thread::Builder::new().name(channel.name().to_owned());
+        let begun = thread.spawn(move || notifier.announce(&channel, announced));
+        let failed =
+            |error| format!("no thread can be had for notices ({error}); free some memory");
+        begun.map(drop).map_err(failed)
+    }
+
+    /// Takes a report, or that there was none.
+    pub fn observe(&self, status: Option<&Status>) {
+        let mut present = self.0.0.lock().expect("no holder panics");
+        match status {
+            Some(status) => {
+                let troubles = Some(listed(&status.troubles));
+                *present = Present {
+                    troubles,
+                    ..Present::default()
+                };
+            }
+            // What else was wrong still is, as far as is known.
+            None => {
+                let silent = present.silent.get_or_insert_with(Instant::now);
+                present.is_away = silent.elapsed() >= AWAY;
+            }
+        }
+        self.0.1.notify_all();
+    }
+
+    /// Delivers one notice after the other, for ever.
+    fn announce(&self, channel: &impl Channel, mut announced: Announced) {
+        let mut pause = PAUSES[0];
+        let mut is_failing = false;
+        loop {
+            let notice = self.next(&announced.troubles);
+            let Err(why) = channel.deliver(&notice) else {
+                announced.keep(notice);
+                (pause, is_failing) = (PAUSES[0], false);
+                continue;
+            };
+            if !std::mem::replace(&mut is_failing, true) {
+                let line = format!(
+                    "hotset web: no notice goes out by {}: {why}\n",
+                    channel.name()
+                );
+                let _ = std::io::stderr().write_all(line.as_bytes());
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(PAUSES[1]);
+        }
+    }
+
+    /// Waits for a trouble that is to be announced.
+    fn next(&self, announced: &Troubles) -> Notice {
+        let (present, changed) = &*self.0;
+        let mut present = present.lock().expect("no holder panics");
+        loop {
+            if let Some(notice) = difference(announced, &present) {
+                return notice;
+            }
+            present = changed.wait(present).expect("no holder panics");
+        }
+    }
+}
+
+/// What has begun and is not announced, or else what was announced and has ended.
+fn difference(announced: &Troubles, present: &Present) -> Option<Notice> {
+    let away = present.is_away.then(away);
+    let known = present.troubles.iter().flatten();
+    let mut now = known.chain(away.iter().map(|(key, about)| (key, about)));
+    if let Some((_, about)) = now.find(|(key, _)| !announced.contains_key(*key)) {
+        return Some(Notice::new("begun", about.clone()));
+    }
+    // Before the first report nothing is known to have ended.
+    let known = present.troubles.as_ref()?;
+    let is_so =
+        |key: &String| known.contains_key(key) || away.as_ref().is_some_and(|(k, _)| k == key);
+    let (_, about) = announced.iter().find(|(key, _)| !is_so(key))?;
+    Some(Notice::new("ended", about.clone()))
+}
+
+fn listed(troubles: &[Trouble]) -> Troubles {
+    let about = |trouble: &Trouble| About {
+        kind: trouble.kind.name().to_owned(),
+        severity: trouble.severity.name().to_owned(),
+        subject: trouble.subject.clone(),
+        what: trouble.what.clone(),
+        cost: trouble.cost.clone(),
+        remedy: trouble.remedy.clone(),
+    };
+    let mut troubles: Troubles = troubles.iter().map(about).map(keyed).collect();
+    while troubles.len() > TROUBLES_MAX {
+        troubles.pop_last();
+    }
+    troubles
+}
+
+/// That the daemon is away.
+fn away() -> (String, About) {
+    keyed(About {
+        kind: "daemon-away".into(),
+        severity: "critical".into(),
+        subject: "the daemon".into(),
+        what: "does not answer".into(),
+        cost: "its clients may have no volume".into(),
+        remedy: "see `systemctl status hotset` and its log, or start `hotset serve`".into(),
+    })
+}
+
+fn keyed(about: About) -> (String, About) {
+    (format!("{} {}", about.kind, about.subject), about)
+}
+
+impl Notice {
+    /// That a trouble has begun or ended just now.
+    fn new(event: &'static str, about: About) -> Notice {
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let host = host.trim().to_owned();
+        let About {
+            subject,
+            what,
+            cost,
+            remedy,
+            ..
+        } = &about;
+        let text = match event {
+            "begun" => format!("hotset on {host}: {subject} {what}; {cost}. Remedy: {remedy}."),
+            _ => format!("hotset on {host}: ended: {subject} {what}."),
+        };
+        let at = crate::history::now();
+        Notice {
+            event,
+            at,
+            host,
+            about,
+            text,
+        }
+    }
+}
+
+/// The troubles that a channel has announced, and the file that has them.
+struct Announced {
+    path: PathBuf,
+    troubles: Troubles,
+}
+
+impl Announced {
+    /// Those of the file; of one that cannot be read, none.
+    fn load(path: &Path) -> Announced {
+        let text = fs::read(path).unwrap_or_default();
+        let all: Vec<About> = serde_json::from_slice(&text).unwrap_or_default();
+        let (path, troubles) = (path.to_owned(), all.into_iter().map(keyed).collect());
+        Announced { path, troubles }
+    }
+
+    /// Takes a notice that was delivered. One that no disk takes may be repeated after a restart.
+    fn keep(&mut self, notice: Notice) {
+        let (key, about) = keyed(notice.about);
+        match notice.event {
+            "begun" => self.troubles.insert(key, about),
+            _ => self.troubles.remove(&key),
+        };
+        let all: Vec<&About> = self.troubles.values().collect();
+        let text = serde_json::to_vec(&all).expect("plain data");
+        let beside = self.path.with_extension("new");
+        let _ = fs::write(&beside, text).and_then(|()| fs::rename(&beside, &self.path));
+    }
+}
+
+#[cfg(test)]
+mod tests;
