@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //!     a line rests ⟹ its slot is retired, so that nothing of the line is a hit
-//!     a block of a resting line is valid ⟹ the device's copy is what the origin holds: what
+//!     a block of a resting line is valid ⟹ the device's copy is the content of the origin: what
 //!         invalidates lines in use invalidates resting lines
 //!
 //! Not here: when a device is taken back, and how (`durable::readmit`).

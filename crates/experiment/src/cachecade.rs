@@ -149,7 +149,7 @@ const fn both(drives: usize) -> Cached {
 /// What is run, and how much of it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Scale {
-    /// What is on the content's volume.
+    /// The files of the volume of web content.
     pub shape: Shape,
     /// Users, fitted.
     pub users: u32,

@@ -20,7 +20,7 @@ use std::rc::Rc;
 const SIZES: u64 = 3;
 const PLACES: u64 = 4;
 
-/// What is on the volume.
+/// The content of the volume.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Shape {
     /// Sections, each in a group of its own.

@@ -149,7 +149,7 @@ impl Rig {
         Ok(Gate::new(device, self.env.clone()))
     }
 
-    /// What is on the device called `name`, from behind.
+    /// The content of the device called `name`, from behind.
     pub fn medium(&self, name: &str) -> Result<&Medium, String> {
         let found = self.media.get(name);
         found.ok_or_else(|| format!("device {name} keeps nothing"))

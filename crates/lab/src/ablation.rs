@@ -42,7 +42,7 @@ pub struct Ablated {
     pub seed: u64,
     /// How many.
     pub seeds: u64,
-    /// What runs it again.
+    /// The command that runs it again.
     pub command: String,
     /// Of the program that ran.
     pub commit: String,

@@ -9,7 +9,7 @@ pub struct About {
     pub quick: bool,
     /// The first seed.
     pub seed: u64,
-    /// What runs it again.
+    /// The command that runs it again.
     pub command: String,
     /// Of the program that ran.
     pub commit: String,

@@ -67,7 +67,7 @@ pub struct Tried {
     /// The default's flash, in percent of the experiment's.
     #[serde(default = "whole")]
     pub flash_percent: u64,
-    /// What runs it again.
+    /// The command that runs it again.
     pub command: String,
     /// Of the program that ran.
     pub commit: String,

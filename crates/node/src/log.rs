@@ -4,7 +4,7 @@
 //! Invariant: `owes` is durable before the first change of a client, and until nothing is
 //! owed any more.
 //!
-//! Not here: what is on the devices, and which may be trusted (`writelog`).
+//! Not here: the content of the devices, and which may be trusted (`writelog`).
 
 use crate::event::Event;
 use crate::leaf::Leaf;

@@ -93,7 +93,7 @@ pub(crate) fn caught<T>(case: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// What a case met.
+/// The situations of a case.
 #[derive(Clone, Debug)]
 pub struct Report<C> {
     /// Requests of clients that were answered.
@@ -123,7 +123,7 @@ impl<C: Situation> Report<C> {
     }
 }
 
-/// What many cases met.
+/// The situations of many cases.
 #[derive(Clone, Debug)]
 pub struct Totals<C> {
     cases: u64,

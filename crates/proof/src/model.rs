@@ -289,7 +289,7 @@ impl Model {
         }
     }
 
-    /// From now on only what the origin holds may be read, which are these bytes
+    /// From now on only the content of the origin may be read, which are these bytes
     /// from sector `start`, in one window. `Err` says what it must not hold.
     pub fn settle(&mut self, start: u64, bytes: &[u8]) -> Result<(), String> {
         let sectors = start..start + bytes.len() as u64 / 512;

@@ -11,7 +11,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server, which is ended when dropped.
 pub struct Server {
-    /// What reports call it.
+    /// Its name in reports.
     pub name: String,
     /// Its export.
     pub uri: String,
@@ -57,7 +57,7 @@ impl Server {
         Ok(server)
     }
 
-    /// nbdkit with `arguments`; `name` is what reports call it.
+    /// nbdkit with `arguments`; `name` is its name in reports.
     pub fn nbdkit(name: &str, dir: &Path, arguments: &[&str]) -> io::Result<Server> {
         let socket = dir.join(name.replace([' ', '='], "-"));
         let mut command = Command::new("nbdkit");

@@ -53,7 +53,7 @@ impl San {
         );
     }
 
-    /// The line at `at` is what the origin holds.
+    /// The line at `at` is the content of the origin.
     async fn agrees(&self, at: u64) {
         let (raw, result) = self.origin.read(Lba(at), self.rig.buf(LINE).await).await;
         result.unwrap();

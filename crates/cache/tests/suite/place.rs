@@ -239,7 +239,7 @@ impl Rig {
         buf[0]
     }
 
-    /// Everything on the volume is what the origin holds.
+    /// Everything on the volume is the content of the origin.
     pub async fn agrees(&self) {
         let origin = self.local.disk(self.origin).unwrap();
         for at in (0..64 * 2048).step_by(1024) {

@@ -29,7 +29,7 @@ fn path(drive: &str) -> String {
 struct Canary {
     /// The origin acknowledges this write of all, counted from 1, and loses it.
     dropped: Option<u64>,
-    /// A byte of what the origin holds by itself is another.
+    /// A byte of the content of the origin by itself is another.
     altered: bool,
 }
 

@@ -52,7 +52,7 @@ pub enum Pool {
         pool: String,
         /// A device of the configuration, the path of a file or block device, or an NBD URI
         device: String,
-        /// What reports call it; made from its path unless given
+        /// Its name in reports; made from its path unless given
         #[arg(long)]
         name: Option<String>,
         /// Its failure domain

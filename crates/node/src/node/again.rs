@@ -166,7 +166,7 @@ impl<P: Platform> Node<P> {
         Ok(())
     }
 
-    /// What is on the devices of a log that are open.
+    /// The content of the devices of a log that are open.
     async fn find_again(
         &self,
         name: &Name,

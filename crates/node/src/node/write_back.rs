@@ -113,7 +113,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// What is on the devices of its log.
+    /// The content of the devices of its log.
     pub(super) async fn find_log(
         &self,
         volume: &config::Volume,

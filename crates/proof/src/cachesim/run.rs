@@ -220,7 +220,7 @@ async fn settle(shared: &Shared) {
     shared.cache.check();
 }
 
-/// Everything on the volume is allowed, and is what the origin holds.
+/// Everything on the volume is allowed, and is the content of the origin.
 async fn examine(shared: &Shared, target: &Target, round: u32) {
     let origin = shared.local.disk(target.origin).expect("a disk");
     for start in (0..target.sectors).step_by(128) {

@@ -62,7 +62,7 @@ pub(super) struct Bench {
     pub(super) plugging: Vec<Cell<bool>>,
     /// Disks that answer nothing.
     hung: Vec<Cell<bool>>,
-    /// What is on the pool's disks, and what was when an earlier life ended.
+    /// The content of the pool's disks, and what was when an earlier life ended.
     media: Vec<Medium>,
     images: RefCell<Vec<Image>>,
     places: RefCell<Vec<Option<DeviceId>>>,

@@ -9,7 +9,7 @@ use block::{IoResult, Lba, SECTOR_BYTES};
 use sim::Medium;
 use std::ops::Range;
 
-/// From now on only what the origin holds may be read.
+/// From now on only the content of the origin may be read.
 pub(super) fn settle_model(bench: &Bench, volume: usize) {
     for (start, bytes) in windows(bench, volume, Medium::latest) {
         let held = bench.models[volume].borrow_mut().settle(start, &bytes);

@@ -348,7 +348,7 @@ const DAMAGE: [Counter; 4] = [
     Counter::HintsDamaged,
 ];
 
-/// All that is served is what the origin holds.
+/// All that is served is the content of the origin.
 async fn compare(stage: &Stage, open: &Open) -> Result<(), String> {
     let origin = stage.leaf(stage.origin);
     let bytes = (PIECE * SECTOR_BYTES) as usize;

@@ -1,4 +1,4 @@
-//! What a case met, and what many met together.
+//! The situations of a case, and what many met together.
 
 use crate::violation::Violation;
 use serde::Serialize;
@@ -62,7 +62,7 @@ counted! {
     PoolLate, "pool_late", "A failed write to a pool disk landed later.";
 }
 
-/// What a case met.
+/// The situations of a case.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Operations that clients began.
@@ -87,7 +87,7 @@ impl Report {
     }
 }
 
-/// What many cases met.
+/// The situations of many cases.
 #[derive(Default)]
 pub struct Totals {
     operations: Vec<u32>,

@@ -40,8 +40,8 @@ classes! {
     Interrupted, "a device was unplugged while it was being put to use";
 }
 
-/// What a case met.
+/// The situations of a case.
 pub type Report = campaign::Report<Class>;
 
-/// What many cases met.
+/// The situations of many cases.
 pub type Totals = campaign::Totals<Class>;

@@ -11,8 +11,8 @@ classes! {
     Full, "all tags held a request";
 }
 
-/// What a case met.
+/// The situations of a case.
 pub type Report = campaign::Report<Class>;
 
-/// What many cases met.
+/// The situations of many cases.
 pub type Totals = campaign::Totals<Class>;

@@ -45,7 +45,7 @@ impl Landing {
     }
 }
 
-/// What a case met.
+/// The situations of a case.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Operations that clients began.
@@ -65,7 +65,7 @@ impl Report {
     }
 }
 
-/// What many cases met.
+/// The situations of many cases.
 #[derive(Default)]
 pub struct Totals {
     operations: Vec<u32>,

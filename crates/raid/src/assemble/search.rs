@@ -76,7 +76,7 @@ struct Truth {
 }
 
 impl State {
-    /// The hash of what is on the devices.
+    /// The hash of the content of the devices.
     fn copies_id(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for copy in self.copies.iter().flatten() {

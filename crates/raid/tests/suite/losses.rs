@@ -313,7 +313,7 @@ fn a_write_that_fails_without_a_member_leaves_no_wrong_byte() {
         };
         let control = sim.world().control();
         let present: Vec<_> = (0..4).filter(|role| *role != missing).collect();
-        // Twice: as it runs, and reassembled from what is on the members.
+        // Twice: as it runs, and reassembled from the content of the members.
         for faults in [faults, Plan::default()] {
             let writes = !faults.rules.is_empty();
             let present = present.clone();

@@ -49,7 +49,7 @@ impl From<QueryRejection> for Problem {
 #[serde(deny_unknown_fields)]
 #[schema(as = NamedOrNewDevice)]
 pub struct Device {
-    /// What reports call it.
+    /// Its name in reports.
     pub name: String,
     /// A file or a block device.
     pub path: Option<String>,

@@ -38,7 +38,7 @@ pub struct ReplayCommand {
     #[arg(long, value_name = "N", conflicts_with = "speed",
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     depth: Option<u32>,
-    /// Send the writes too, which destroys what is on the target
+    /// Send the writes too, which destroys the content of the target
     #[arg(long)]
     writes: bool,
     /// Really write

@@ -34,8 +34,8 @@ classes! {
     OldCopy, "one of them did";
 }
 
-/// What a case met.
+/// The situations of a case.
 pub type Report = campaign::Report<Class>;
 
-/// What many cases met.
+/// The situations of many cases.
 pub type Totals = campaign::Totals<Class>;
