@@ -105,10 +105,11 @@ impl<P: Platform> Node<P> {
         name
     }
 
-    /// Opens the places of the devices of a log again, and waits until one answers. Writes fail
-    /// meanwhile, which would wait while the log is opened.
+    /// Opens the places of the devices of a log that is stuck again, and waits until one answers.
+    /// Writes fail meanwhile, which would wait while the log is opened.
     async fn any_answers(&self, served: &Served<P>) -> Result<(), Refusal> {
-        let Some(log) = served.volume.log() else {
+        let log = served.volume.log();
+        let Some(log) = log.filter(|log| log.engine().is_stuck()) else {
             return Ok(());
         };
         let asked = log.devices().iter().map(async |device| {
