@@ -4,8 +4,8 @@
 //!     slot ranges of members and vacant ranges are disjoint and cover `..total`
 //!     a range is vacant ⟹ no operation on its former device is in flight
 //!
-//! Slots are numbered through all devices, a contiguous range for each, which the policy fills
-//! side by side: the devices of a pool share its hits, and the loss of one costs its share.
+//! Slots are numbered through all devices, a contiguous range for each, so a
+//! new pool fills its devices one after the other.
 
 use crate::durable::Store;
 use crate::health::{Fault, Health};

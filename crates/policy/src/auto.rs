@@ -386,12 +386,8 @@ impl<I: Index> Policy for Auto<I> {
         if total <= self.slots.total() {
             return;
         }
-        let before = self.slots.total() as usize;
         self.slots.grow(total);
         self.lines.reserve_exact(total as usize - self.lines.len());
-        // Slots after them are used at once: their memory is touched now, and not when a line of a
-        // client comes.
-        self.lines.resize(before, Held::NOTHING);
         let lines = &self.lines;
         self.index.grow(total, |slot| lines[slot as usize].key);
         self.resized();

@@ -2,14 +2,11 @@
 //!
 //! Invariants:
 //!     a slot is in exactly one of: free, used, retired
-//!     `take` returns the lowest free slot of the part that has the most free for its size, so
-//!         that parts fill side by side, and each in order
-//!     a part's `free` is the number of its free slots
+//!     `take` returns the lowest free slot, so that an empty pool fills in order
 //!     a summary bit is set ⟺ its word below is not zero
 //!
-//! A part is what one call of `grow` added: the slots of a device. Two bits a slot and a summary
-//! of 1/64 per level above; `take` costs two steps a level, five levels at the most, and one a
-//! part.
+//! Two bits a slot and a summary of 1/64 per level above; `take` costs one
+//! step a level, five levels at the most.
 
 use std::ops::Range;
 
@@ -27,23 +24,6 @@ pub struct Slots {
     /// word of `levels[n]`; the last level is one word.
     levels: Vec<Vec<u64>>,
     retired_bits: Vec<u64>,
-    parts: Vec<Part>,
-}
-
-/// Slots that were added together; the first of them is where the part before ends.
-#[derive(Clone, Debug)]
-struct Part {
-    start: u32,
-    end: u32,
-    free: u32,
-}
-
-impl Part {
-    /// Whether a greater share of it is free than of `other`.
-    fn is_freer(&self, other: &Part) -> bool {
-        let of = |free: u32, part: &Part| u64::from(free) * u64::from(part.end - part.start);
-        of(self.free, other) > of(other.free, self)
-    }
 }
 
 impl Slots {
@@ -55,7 +35,6 @@ impl Slots {
             retired: 0,
             levels: vec![vec![0]],
             retired_bits: Vec::new(),
-            parts: Vec::new(),
         };
         slots.grow(total);
         slots
@@ -96,34 +75,16 @@ impl Slots {
         slot.0 < self.total && !self.is_free(slot) && !self.is_retired(slot)
     }
 
-    /// Takes the lowest free slot of the part that has the most free for its size.
+    /// Takes the lowest free slot.
     pub(crate) fn take(&mut self) -> Option<Slot> {
         if self.free == 0 {
             return None;
         }
-        let parts = self.parts.iter();
-        let freest = parts.reduce(|best, part| if part.is_freer(best) { part } else { best })?;
-        let slot = self.free_from(freest.start)?;
-        self.set_free(slot, false);
-        Some(Slot(slot))
-    }
-
-    /// The lowest free slot that is not below `from`.
-    fn free_from(&self, from: u32) -> Option<u32> {
-        let mut at = from as usize;
-        for (above, level) in self.levels.iter().enumerate() {
-            let word = level.get(at / 64).map_or(0, |word| word & !0 << (at % 64));
-            if word != 0 {
-                let found = at / 64 * 64 + word.trailing_zeros() as usize;
-                let below = self.levels[..above].iter().rev();
-                let slot = below.fold(found, |word, level| {
-                    word * 64 + level[word].trailing_zeros() as usize
-                });
-                return Some(slot as u32);
-            }
-            at = at / 64 + 1;
-        }
-        None
+        let word = self.levels.iter().rev().fold(0usize, |word, level| {
+            word * 64 + level[word].trailing_zeros() as usize
+        });
+        self.set_free(word as u32, false);
+        Some(Slot(word as u32))
     }
 
     /// Takes `slot` if it is free.
@@ -154,11 +115,6 @@ impl Slots {
             self.levels[0][slot as usize / 64] |= 1 << (slot % 64);
         }
         self.free += total - old;
-        self.parts.push(Part {
-            start: old,
-            end: total,
-            free: total - old,
-        });
         self.levels.truncate(1);
         while self.levels[self.levels.len() - 1].len() > 1 {
             let below = &self.levels[self.levels.len() - 1];
@@ -194,10 +150,7 @@ impl Slots {
     }
 
     fn set_free(&mut self, slot: u32, free: bool) {
-        let part = self.parts.partition_point(|part| part.end <= slot);
-        for count in [&mut self.free, &mut self.parts[part].free] {
-            *count = if free { *count + 1 } else { *count - 1 };
-        }
+        self.free = if free { self.free + 1 } else { self.free - 1 };
         let mut at = slot as usize;
         for level in &mut self.levels {
             let word = &mut level[at / 64];
@@ -255,23 +208,6 @@ mod tests {
         assert_eq!(slots.take(), Some(Slot(200)));
         assert!(!slots.take_this(Slot(50)));
         assert!(slots.take_this(Slot(299)));
-    }
-
-    #[test]
-    fn parts_fill_side_by_side_in_proportion_to_their_sizes() {
-        let mut slots = Slots::new(100);
-        slots.grow(400);
-        for taken in 1..=400 {
-            slots.take().unwrap();
-            let used = [0..100, 100..400].map(|part: Range<u32>| {
-                part.filter(|slot| slots.is_used(Slot(*slot))).count() as u32
-            });
-            assert!(used[0].abs_diff(taken / 4) <= 1, "{used:?} of {taken}");
-        }
-        assert_eq!(slots.take(), None);
-        (150..160).for_each(|slot| slots.release(Slot(slot)));
-        slots.release(Slot(7));
-        assert_eq!(slots.take(), Some(Slot(150)));
     }
 
     #[test]

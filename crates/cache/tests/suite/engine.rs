@@ -4,8 +4,6 @@ use crate::common::{ORIGIN_TIME, POOL_TIME, Setup, extent, run};
 use block::{Device, Fua, Kind, Lba, Nanos, Sectors};
 use cache::{Config, Counter, Mode};
 use futures_util::future::{join, join_all};
-use std::cell::Cell;
-use std::rc::Rc;
 
 #[test]
 fn a_second_read_comes_from_the_pool() {
@@ -376,37 +374,4 @@ fn a_volume_keeps_the_contract_of_devices() {
             });
         }
     }
-}
-
-/// How many lines of a hot set of 64 are hits once the first of so many pool devices is gone.
-fn hits_without_the_first_of(devices: usize) -> u64 {
-    let result = Rc::new(Cell::new(0));
-    let out = result.clone();
-    let setup = Setup {
-        pool: vec![Sectors::from_mib(8); devices],
-        ..Setup::default()
-    };
-    run(setup, move |rig| {
-        let out = out.clone();
-        async move {
-            // 64 lines of 64 KiB, none next to another.
-            for line in 0..64 {
-                rig.write(line * 256, 128, 1).await.unwrap();
-            }
-            rig.cache.remove_device(rig.devices[0]).await.unwrap();
-            let before = rig.count(Counter::ReadsHit);
-            for line in 0..64 {
-                rig.expect(line * 256, 8, 1).await;
-            }
-            out.set(rig.count(Counter::ReadsHit) - before);
-        }
-    });
-    result.get()
-}
-
-#[test]
-fn two_devices_share_a_hot_set_and_the_loss_of_one_costs_half() {
-    assert_eq!(hits_without_the_first_of(1), 0);
-    assert_eq!(hits_without_the_first_of(2), 32);
-    assert_eq!(hits_without_the_first_of(4), 48);
 }
