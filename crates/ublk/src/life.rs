@@ -7,6 +7,7 @@
 //!     the driver permits a recovery only once every I/O of the dead server has ended
 //!     (`uring` keeps the device open until then): a request that is given out again is
 //!     never overtaken by what its first server still had in flight
+//!     a recovery that a dead server began is ended, not begun again: the driver refuses a second
 //!     a new device is started by a process of its own, which answers no request with data,
 //!     and is then taken over like any other: while the kernel reads the partition table, the
 //!     end of the daemon leaves nothing behind that waits for the daemon
@@ -33,6 +34,7 @@ const LIVE_MAX: Nanos = Nanos::from_secs(3);
 const EPERM: i32 = 1;
 const EACCES: i32 = 13;
 const EBUSY: i32 = 16;
+const EINVAL: i32 = 22;
 
 /// The first bits of every mark.
 const MAGIC: u64 = 0x6873;
@@ -200,9 +202,13 @@ impl Attach {
             (Stage::Look(info), Event::Paused) => self.info(info.id),
             (Stage::Params(info), Event::Answer(answer)) => self.compare(info, answer),
             (Stage::StartRecovery(info), Event::Paused) => self.recover(info),
-            (Stage::StartRecovery(info), Event::Answer(Ok(_))) => {
-                self.stage = Stage::Recovering(info.id);
-                Step::Serve(info)
+            (Stage::StartRecovery(info), Event::Answer(Ok(_))) => self.recovering(info),
+            // Linux refuses to begin a recovery while no queue is ready (`ublk_ctrl_start_recovery`),
+            // which in a quiesced device is the work of a recovery before this one.
+            (Stage::StartRecovery(info), Event::Answer(Err(EINVAL)))
+                if info.state == State::Quiesced =>
+            {
+                self.recovering(info)
             }
             (Stage::StartRecovery(info), Event::Answer(Err(EBUSY))) => {
                 if self.waited >= RELEASE_MAX {
@@ -333,6 +339,11 @@ impl Attach {
     fn recover(&mut self, info: DeviceInfo) -> Step {
         self.stage = Stage::StartRecovery(info);
         Step::Control(Control::of(Command::StartRecovery, info.id))
+    }
+
+    fn recovering(&mut self, info: DeviceInfo) -> Step {
+        self.stage = Stage::Recovering(info.id);
+        Step::Serve(info)
     }
 
     fn add(&mut self) -> Step {

@@ -19,6 +19,8 @@ struct Device {
     origin: u64,
     /// How often it is still not released.
     busy: u32,
+    /// A recovery was begun, and no queue is ready yet.
+    recovering: bool,
 }
 
 #[derive(Clone)]
@@ -165,6 +167,7 @@ impl World<'_> {
                         self.classes.count("a device bears another name");
                     }
                     device.name.clone_from(&volume.name);
+                    device.recovering = false;
                     Event::Serving
                 }
                 Step::Live(id) => return Ok(End::Live(id)),
@@ -208,6 +211,7 @@ impl World<'_> {
                 name: volume.name.clone(),
                 origin: volume.origin,
                 busy: 0,
+                recovering: false,
             };
             self.devices.insert(info.id, device);
             return Ok(Ok(info.encode().to_vec()));
@@ -222,6 +226,14 @@ impl World<'_> {
                 device.busy -= 1;
                 device.info.state = State::Quiesced;
                 return Ok(Err(EBUSY));
+            }
+            Command::StartRecovery if device.recovering => {
+                self.classes.count("killed while it takes a device over");
+                return Ok(Err(EINVAL));
+            }
+            Command::StartRecovery => {
+                device.info.state = State::Quiesced;
+                device.recovering = true;
             }
             Command::EndRecovery => {
                 device.info.state = State::Live;
@@ -366,7 +378,7 @@ fn what_daemons_leave_is_their_origins_alone() {
     }
     let rare = classes.0.iter().filter(|(_, count)| **count < SEEDS / 10);
     let rare: Vec<_> = rare.collect();
-    assert!(rare.is_empty() && classes.0.len() == 11, "{:?}", classes.0);
+    assert!(rare.is_empty() && classes.0.len() == 12, "{:?}", classes.0);
 }
 
 /// A mark of the name alone.
