@@ -52,7 +52,9 @@ impl Manual {
         out
     }
 
-    fn example(&self, words: &str) -> Option<&'static str> {
+    /// The example of the command at `path`, which begins with the program's name.
+    fn example(&self, path: &str) -> Option<&'static str> {
+        let words = path.split_once(' ').map_or("", |(_, words)| words);
         let mut examples = self.examples.iter();
         examples
             .find(|(of, _)| *of == words)
@@ -102,8 +104,7 @@ impl Manual {
             "0 if the command succeeded, 1 if it failed, 2 if the command line or the configuration is wrong. \
              The description names any other.",
         );
-        let words = path.split_once(' ').map_or("", |(_, words)| words);
-        if let Some(example) = self.example(words) {
+        if let Some(example) = self.example(path) {
             page.heading("EXAMPLES");
             page.code(example);
         }
@@ -139,8 +140,7 @@ impl Manual {
                 let meaning = meaning(arg).replace('|', "\\|");
                 out += &format!("| `{}` | {meaning} |\n", spelled(arg));
             }
-            let words = path.split_once(' ').map_or("", |(_, words)| words);
-            if let Some(example) = self.example(words) {
+            if let Some(example) = self.example(path) {
                 out += &format!("\n```sh\n{example}\n```\n");
             }
         });

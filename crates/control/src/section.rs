@@ -7,7 +7,7 @@ use std::fmt::Write;
 pub struct Section(String);
 
 /// Text as a basic string of TOML.
-pub(crate) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     // What JSON escapes, TOML escapes alike, and one character more.
     let json = serde_json::Value::from(text).to_string();
     json.replace('\u{7f}', "\\u007f")

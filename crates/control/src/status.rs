@@ -405,6 +405,18 @@ pub struct Pace {
 }
 
 impl Total {
+    /// Adds those of another volume or device.
+    pub fn add(&mut self, other: &Total) {
+        self.requests = self.requests.saturating_add(other.requests);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.latency_s += other.latency_s;
+        let len = self.latency_counts.len().max(other.latency_counts.len());
+        self.latency_counts.resize(len, 0);
+        for (count, more) in self.latency_counts.iter_mut().zip(&other.latency_counts) {
+            *count = count.saturating_add(*more);
+        }
+    }
+
     /// What came after `before`.
     pub fn since(&self, before: &Total) -> Total {
         let counts = self.latency_counts.iter().enumerate();

@@ -1,6 +1,7 @@
 //! The definition of the command line with its groups, its examples and the values that
 //! completions offer. Help, manual pages, completions and docs/commands are made of it.
 
+use crate::commands::daemon::{CONTROL, CONTROL_VARIABLE};
 use clap::{Arg, Command};
 use clap_complete::engine::{
     ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
@@ -15,8 +16,6 @@ use std::path::Path;
 
 /// The variable by which a shell asks for completions.
 pub const COMPLETE: &str = "HOTSET_COMPLETE";
-/// The usual control socket.
-const CONTROL: &str = "/run/hotset/control.sock";
 
 /// The groups of the help, and an example of each command. The examples are one session, in the
 /// order of the commands that need a daemon; a test runs them.
@@ -168,7 +167,7 @@ fn each<T>(all: &[T], name: impl Fn(&T) -> &String) -> Vec<String> {
 
 /// Names of a running daemon; none where none answers.
 fn names(of: impl Fn(&Status) -> Vec<String>) -> Vec<CompletionCandidate> {
-    let control = std::env::var_os("HOTSET_CONTROL").unwrap_or_else(|| CONTROL.into());
+    let control = std::env::var_os(CONTROL_VARIABLE).unwrap_or_else(|| CONTROL.into());
     let status = Client::connect(Path::new(&control)).and_then(|mut client| client.status());
     let names = status.map(|status| of(&status)).unwrap_or_default();
     names.into_iter().map(CompletionCandidate::new).collect()

@@ -227,7 +227,7 @@ impl Platform for UringPlatform {
             .host
             .aside(move || holes::of(&path).unwrap_or_default());
         let timer = self.local.env().timer;
-        let looked = timer.timeout(OPEN_MAX, looking).await;
+        let looked = Deadline::new(&timer, OPEN_MAX).bound(looking).await;
         looked.and_then(Result::ok).unwrap_or_default()
     }
 

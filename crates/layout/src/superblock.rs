@@ -60,7 +60,7 @@ record! {
         132 hints_part: u32, "which part of it this is, of as many as there are members";
         136 given: u64, "of a witness: the greatest `sequence` that a superblock may have been written with";
         144 label: [u8; 64], "the pool's name: its length, then its bytes";
-        208 name: [u8; 64], "the device's name, likewise";
+        208 name: [u8; 64], "the device's name and place, as NAME (PLACE), likewise";
         272 host: [u8; 64], "the host that used it last, likewise";
         336 reserved3: [u8; 32], "zero";
     }

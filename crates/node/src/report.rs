@@ -109,7 +109,7 @@ impl<P: Platform> Node<P> {
 }
 
 impl<P: Platform> Node<P> {
-    pub(crate) fn report_pools(&self, now: Nanos) -> Vec<PoolStatus> {
+    fn report_pools(&self, now: Nanos) -> Vec<PoolStatus> {
         let pools = self.pools.borrow();
         pools.iter().map(|(n, p)| pool(n, p, now)).collect()
     }

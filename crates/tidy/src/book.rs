@@ -66,13 +66,13 @@ pub(crate) fn unfenced(text: &str) -> impl Iterator<Item = (&str, usize)> {
 }
 
 /// Files and anchors of a line's links within the tree.
-fn targets(line: &str) -> impl Iterator<Item = (&str, &str)> {
+pub(crate) fn targets(line: &str) -> impl Iterator<Item = (&str, &str)> {
     let links = line
         .split("](")
         .skip(1)
-        .filter_map(|rest| rest.split(')').next());
-    let own = links.filter(|link| !link.contains(':'));
-    own.map(|link| link.split_once('#').unwrap_or((link, "")))
+        .filter_map(|rest| rest.split([')', ' ']).next());
+    let places = links.map(|link| link.split_once('#').unwrap_or((link, "")));
+    places.filter(|(file, _)| !file.contains(':'))
 }
 
 fn joined(folder: &str, file: &str) -> String {

@@ -1,5 +1,6 @@
 //! Documents speak of files that exist.
 
+use crate::book::{targets, unfenced};
 use crate::tree::{Finding, Tree};
 
 /// What a path in a document looks like: it ends so, or it starts so.
@@ -13,15 +14,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.ending(".md") {
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let mut fenced = false;
-        for (line, number) in text.lines().zip(1..) {
-            if line.trim_start().starts_with("```") {
-                fenced = !fenced;
-                continue;
-            }
-            if fenced {
-                continue;
-            }
+        for (line, number) in unfenced(text) {
             for named in links(line).chain(mentions(line)) {
                 if !exists(tree, folder, named) {
                     let what = format!("{named} does not exist: put the name right, or drop it");
@@ -35,12 +28,8 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 
 /// Targets of links to files beside or below.
 fn links(line: &str) -> impl Iterator<Item = &str> {
-    let targets = line
-        .split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split(')').next());
-    let targets = targets.filter_map(|target| target.split(['#', ' ']).next());
-    targets.filter(|target| !target.is_empty() && !target.contains(':'))
+    let files = targets(line).map(|(file, _)| file);
+    files.filter(|file| !file.is_empty())
 }
 
 /// Paths in backticks that name one file or folder of the tree.

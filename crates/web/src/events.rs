@@ -4,6 +4,7 @@
 //!
 //! Not here: what happens between two reports and is undone by the second.
 
+use crate::replace::replace;
 use control::status::Status;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -120,10 +121,9 @@ impl Events {
         let mut options = fs::OpenOptions::new();
         if self.lines + fresh.len() > 2 * EVENTS_MAX {
             self.lines = self.kept.len();
-            let beside = self.path.with_extension("new");
             let text: String = self.kept.iter().map(line).collect();
             // A disk that is full takes the events' memory, not the service.
-            let replaced = fs::write(&beside, text).and_then(|()| fs::rename(&beside, &self.path));
+            let replaced = replace(&self.path, text);
             self.is_torn &= replaced.is_err();
         }
         let mut text: String = fresh.iter().map(line).collect();

@@ -42,7 +42,7 @@ pub struct History {
 pub struct Range {
     /// The time from one sample to the next.
     pub step_s: u64,
-    /// What is known of the span, the oldest first.
+    /// The samples of the span, the oldest first.
     pub samples: Vec<Sample>,
 }
 
@@ -53,7 +53,7 @@ pub fn now() -> u64 {
 }
 
 impl History {
-    /// What the file at `path` holds. The second is what is wrong with that, if something is: a
+    /// The history in the file at `path`, and the fault of that file, if it has one: a
     /// file that is no history of this version is kept beside a new one.
     pub fn load(path: &Path) -> (History, Option<String>) {
         let (file, wrong) = match File::open(path) {
@@ -93,7 +93,7 @@ impl History {
         }
     }
 
-    /// What is known of a volume, or of all of them, from one time to another.
+    /// The samples of a volume, or of all of them, from one time to another.
     pub fn range(&self, volume: Option<&str>, from: u64, to: u64, now: u64) -> Range {
         let reaches = |ring: &&Ring| from >= now.saturating_sub(ring.span_s());
         let ring = RINGS
@@ -117,7 +117,7 @@ impl History {
     }
 }
 
-/// Keeps what was between two reports as what was in an interval of a ring.
+/// Keeps the difference of two reports as the sample of an interval of a ring.
 fn keep(file: &mut File, ring: &Ring, interval: u64, before: &Report, now: &Report) {
     let span_s = now.at.duration_since(before.at).as_secs_f64();
     let is_one = span_s > 0.0 && span_s < APART_MAX * ring.step_s as f64;

@@ -33,6 +33,7 @@ mod metrics;
 mod notify;
 mod page;
 mod problem;
+mod replace;
 mod report;
 mod routes;
 #[cfg(test)]

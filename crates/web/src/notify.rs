@@ -2,12 +2,12 @@
 //!
 //! Invariants:
 //!     a trouble is announced ⟺ the file of the channel has it: so a restart repeats nothing,
-//!     and announces what ended meanwhile
-//!     at most one message is on its way on each channel, and what waits is bounded by
+//!     and announces the end of troubles meanwhile
+//!     at most one message is on its way on each channel, and waiting messages are bounded by
 //!     [`TROUBLES_MAX`]: a trouble that comes and goes while a message cannot be delivered is
 //!     left out
 //!
-//! Not here: what is wrong with a daemon, which it lists itself, but for that it is away.
+//! Not here: the troubles of a daemon, which it lists itself; its absence alone is found here.
 
 mod mail;
 mod webhook;
@@ -15,6 +15,7 @@ mod webhook;
 pub use mail::Mail;
 pub use webhook::Webhook;
 
+use crate::replace::replace;
 use control::status::Status;
 use control::trouble::Trouble;
 use serde::{Deserialize, Serialize};
@@ -34,7 +35,7 @@ const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(300)]
 /// How long a delivery may take.
 const DELIVERY_MAX: Duration = Duration::from_secs(10);
 
-/// What is wrong, and with what.
+/// A trouble and its subject.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct About {
     /// As docs/troubles.md has it, or `daemon-away`.
@@ -63,7 +64,7 @@ pub struct Notice {
 
 /// How notices go out.
 pub trait Channel: Send + 'static {
-    /// What the file of its announced troubles is called, and its messages.
+    /// Its name in messages and in the name of its file.
     fn name(&self) -> &'static str;
     /// Delivers one; why it was not, if so.
     fn deliver(&self, notice: &Notice) -> Result<(), String>;
@@ -72,7 +73,7 @@ pub trait Channel: Send + 'static {
 /// Troubles by kind and subject.
 type Troubles = BTreeMap<String, About>;
 
-/// What is wrong at present.
+/// The present troubles.
 #[derive(Default)]
 struct Present {
     /// By the last report, if there was one.
@@ -88,7 +89,7 @@ struct Present {
 pub struct Notifier(Arc<(Mutex<Present>, Condvar)>);
 
 impl Notifier {
-    /// Announces by `channel` from now on, with what it has announced kept in `state`.
+    /// Announces by `channel` from now on, with its announced troubles kept in `state`.
     pub fn begin(&self, channel: impl Channel, state: &Path) -> Result<(), String> {
         let announced = Announced::load(&state.join(format!("announced-{}", channel.name())));
         let notifier = self.clone();
@@ -110,7 +111,7 @@ impl Notifier {
                     ..Present::default()
                 };
             }
-            // What else was wrong still is, as far as is known.
+            // The other troubles go on, as far as is known.
             None => {
                 let silent = present.silent.get_or_insert_with(Instant::now);
                 present.is_away = silent.elapsed() >= AWAY;
@@ -155,7 +156,7 @@ impl Notifier {
     }
 }
 
-/// What has begun and is not announced, or else what was announced and has ended.
+/// A trouble that is not announced, or else an announced one that has ended.
 fn difference(announced: &Troubles, present: &Present) -> Option<Notice> {
     let away = present.is_away.then(away);
     let known = present.troubles.iter().flatten();
@@ -254,8 +255,7 @@ impl Announced {
         };
         let all: Vec<&About> = self.troubles.values().collect();
         let text = serde_json::to_vec(&all).expect("plain data");
-        let beside = self.path.with_extension("new");
-        let _ = fs::write(&beside, text).and_then(|()| fs::rename(&beside, &self.path));
+        let _ = replace(&self.path, text);
     }
 }
 

@@ -8,14 +8,19 @@ use control::protocol::{Reply, Request};
 use std::io::Write;
 use std::path::PathBuf;
 
+/// The control socket of a daemon, where nothing else is given.
+pub const CONTROL: &str = "/run/hotset/control.sock";
+/// The variable that names another.
+pub const CONTROL_VARIABLE: &str = "HOTSET_CONTROL";
+
 #[derive(Args)]
 pub struct Control {
     /// The daemon's control socket
     #[arg(
         long,
         value_name = "PATH",
-        env = "HOTSET_CONTROL",
-        default_value = "/run/hotset/control.sock"
+        env = CONTROL_VARIABLE,
+        default_value = CONTROL
     )]
     pub control: PathBuf,
 }

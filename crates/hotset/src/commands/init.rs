@@ -4,6 +4,7 @@ use super::table::bytes;
 use crate::Failure;
 use crate::configuration::{Place, read_alone};
 use clap::Args;
+use control::section::quoted;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -154,13 +155,13 @@ impl First {
         );
         let run = self.run.as_deref();
         if let Some(run) = run {
-            let [control, state] = ["control.sock", "state"].map(|name| quoted(&run.join(name)));
+            let [control, state] = ["control.sock", "state"].map(|name| written(&run.join(name)));
             text += &format!("[daemon]\ncontrol = {control}\nstate = {state}\n\n");
         }
         let nbd = run.unwrap_or(Path::new("/run/hotset")).join("nbd.sock");
         text += &format!(
             "# Clients of this machine reach every volume here.\n[[listen]]\nunix = {}\n\n",
-            quoted(&nbd)
+            written(&nbd)
         );
         let mark = if self.is_whole() { "" } else { "#" };
         text.extend(self.sections().lines().map(|line| {
@@ -190,12 +191,15 @@ impl First {
             "# The slow device. Its bytes stay as they are, and complete without hotset.\n\
              [[device]]\nname = \"disk\"\npath = {}\n{}\n\
              # SSDs for the cache: each may be lost at any time. An SSD must be blank.\n",
-            quoted(disk),
+            written(disk),
             self.disk_lines,
         );
         let names: Vec<String> = (0..ssds.len()).map(|n| format!("ssd{n}")).collect();
         for (name, path) in names.iter().zip(ssds) {
-            text += &format!("[[device]]\nname = \"{name}\"\npath = {}\n\n", quoted(path));
+            text += &format!(
+                "[[device]]\nname = \"{name}\"\npath = {}\n\n",
+                written(path)
+            );
         }
         text += &format!(
             "[[pool]]\nname = \"fast\"\ndevices = {names:?}\n{}\n",
@@ -264,8 +268,7 @@ impl First {
     }
 }
 
-/// A string of TOML.
-fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+/// A path as a string of TOML.
+fn written(path: &Path) -> String {
+    quoted(&path.display().to_string())
 }

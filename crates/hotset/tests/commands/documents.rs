@@ -6,7 +6,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-fn docs(path: &str) -> PathBuf {
+/// A page of the documentation.
+pub fn docs(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../docs")
         .join(path)

@@ -4,6 +4,7 @@
 use crate::common::{
     Daemon, Place, Process, all, faultless_pages, hotset, mandoc, refused, run, tool, until,
 };
+use crate::documents::docs;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -360,13 +361,12 @@ fn renewed(page: &str, commands: &[&str]) -> String {
 /// `HOTSET_RENEW=1 cargo test --workspace --test commands pages_of_commands` writes them.
 #[test]
 fn pages_of_commands_are_those_of_the_definition() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands");
     let pages = [
         "init", "try", "serve", "check", "reload", "status", "top", "web", "volume", "pool",
         "array", "job", "attach", "explain", "advise", "trace", "drill",
     ];
     for name in pages {
-        let path = folder.join(format!("{name}.md"));
+        let path = docs(&format!("commands/{name}.md"));
         let page = fs::read_to_string(&path).unwrap();
         let commands = if name == "attach" {
             &["attach", "detach"][..]
@@ -384,10 +384,7 @@ fn pages_of_commands_are_those_of_the_definition() {
 
 /// The first shell block of a page.
 fn block(path: &str, heading: &str) -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .join(path);
-    let page = fs::read_to_string(page).unwrap();
+    let page = fs::read_to_string(docs(path)).unwrap();
     let (_, part) = page.split_once(heading).unwrap();
     let (_, block) = part.split_once("```sh\n").unwrap();
     block.split("```").next().unwrap().to_owned()
@@ -395,9 +392,9 @@ fn block(path: &str, heading: &str) -> String {
 
 #[test]
 fn the_first_pages_run_as_they_stand() {
-    let lines = block("README.md", "## Five lines");
+    let lines = block("../README.md", "## Five lines");
     assert_eq!(lines.lines().count(), 5);
-    assert_eq!(lines, block("docs/guide/start.md", "## Two files"));
+    assert_eq!(lines, block("guide/start.md", "## Two files"));
     let (place, session) = (Place::new(), Session::new());
     let mut shell = Command::new("bash");
     shell.args(["-e", "-c", &format!("{lines}kill $!; wait $!")]);
@@ -411,14 +408,13 @@ fn the_first_pages_run_as_they_stand() {
 
 #[test]
 fn counters_and_requests_are_listed() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let counters = run(hotset().args(["reference", "counters"]));
-    let page = fs::read_to_string(docs.join("counters.md")).unwrap();
+    let page = fs::read_to_string(docs("counters.md")).unwrap();
     assert!(
         page.ends_with(&counters),
         "renew it with `hotset reference counters`"
     );
-    let page = fs::read_to_string(docs.join("commands/control.md")).unwrap();
+    let page = fs::read_to_string(docs("commands/control.md")).unwrap();
     let wrong = serde_json::from_str::<control::protocol::Request>("{\"request\":\"?\"}");
     let known = wrong.map(drop).unwrap_err().to_string();
     let (_, known) = known.split_once("expected one of ").unwrap();

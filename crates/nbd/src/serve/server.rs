@@ -12,6 +12,7 @@ use crate::tls::{Acceptor, Worker};
 use block::Signal;
 use block::{Device, Env, Gate, IoError, IoResult, Kind, Nanos, SECTOR_BYTES};
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::rc::{Rc, Weak};
 
 /// How often it is looked whether peers have closed their ends unseen.
@@ -59,6 +60,8 @@ pub(super) struct Export<D> {
 /// Exports, beside how clients see them; equal in length and order.
 pub(super) struct Exports<D> {
     pub(super) infos: Vec<ExportInfo>,
+    /// The names of `infos`: each report looks up every volume.
+    names: HashSet<String>,
     pub(super) exports: Vec<Rc<Export<D>>>,
 }
 
@@ -105,6 +108,7 @@ impl<D: Device> Server<D> {
             worker: RefCell::default(),
             exports: RefCell::new(Exports {
                 infos: Vec::new(),
+                names: HashSet::new(),
                 exports: Vec::new(),
             }),
             doors: Doors::new(limits.connections_max, limits.handshakes_max),
@@ -160,6 +164,7 @@ impl<D: Device> Server<D> {
         }
         let mut exports = self.exports.borrow_mut();
         exports.infos.push(info);
+        exports.names.insert(name.to_owned());
         exports.exports.push(Rc::new(Export {
             gate,
             flushes: Flushes::default(),
@@ -171,8 +176,7 @@ impl<D: Device> Server<D> {
 
     /// Whether an export is named so.
     pub fn offers(&self, name: &str) -> bool {
-        let exports = self.exports.borrow();
-        exports.infos.iter().any(|e| e.name() == name)
+        self.exports.borrow().names.contains(name)
     }
 
     /// Withdraws an export: its connections finish what is in flight and
@@ -187,6 +191,7 @@ impl<D: Device> Server<D> {
                 return Err(IoError::new(Kind::Invalid, what));
             };
             exports.infos.remove(i);
+            exports.names.remove(name);
             exports.exports.remove(i)
         };
         export.withdrawn.set(true);

@@ -1,4 +1,4 @@
-//! What a change has come to, in a line for whoever asked for it.
+//! The result of a change, in a line for its client.
 
 use super::Node;
 use crate::platform::Platform;
@@ -8,8 +8,8 @@ use control::files::Files;
 use control::protocol::{NamedOrNew, Request};
 
 impl<P: Platform> Node<P> {
-    /// What was done by `request`, where clients reach its volume, and where the files of the
-    /// configuration say so; `before` they were so.
+    /// The result of `request`, the addresses of its volume, and its lines in the files of the
+    /// configuration, which were `before`.
     pub(super) fn made(&self, request: &Request, lasts: bool, before: &Files) -> String {
         let mut line = done(request) + &self.room(request);
         let volume = volume_of(request);
@@ -24,18 +24,17 @@ impl<P: Platform> Node<P> {
         line
     }
 
-    /// That a pool keeps hardly anything with what was given to it.
+    /// A warning that the pool has hardly any room.
     fn room(&self, request: &Request) -> String {
         let pool = match request {
             Request::AddPool { pool, .. } => pool_of(pool),
             Request::AddDevice { pool, .. } => pool.clone(),
             _ => return String::new(),
         };
-        let mut pools = self.report_pools(self.env().timer.now()).into_iter();
-        let pool = pools.find(|other| other.name == pool);
+        let pool = self.pool(&pool).ok();
         let few = pool
-            .filter(|pool| !pool.devices.is_empty())
-            .and_then(|pool| few_lines(pool.lines, Bytes(pool.line_bytes.into())));
+            .filter(|pool| !pool.devices.borrow().is_empty())
+            .and_then(|pool| few_lines(pool.cache.lines().1, Bytes(pool.line_bytes.into())));
         few.map_or_else(String::new, |few| {
             format!(", which {few}: give it a larger device")
         })
@@ -81,7 +80,7 @@ fn volume_of(request: &Request) -> Option<String> {
     }
 }
 
-/// What `request` has done.
+/// The result of `request` itself.
 fn done(request: &Request) -> String {
     match request {
         Request::SetMode { volume, mode, .. } => format!("volume {volume} is {mode}"),

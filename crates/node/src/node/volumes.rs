@@ -318,21 +318,20 @@ impl<P: Platform> Node<P> {
     /// How large the origin of a volume has become; `Err` if it has not grown.
     async fn grown(&self, name: &Name, served: &Served<P>) -> Result<Sectors, Refusal> {
         let before = served.volume.geometry().sectors.bytes();
-        let (place, export) = {
+        let (place, is_file, of_export) = {
             let open = self.devices.open.borrow();
             let opened = open.get(&served.origin).ok_or("its origin is not open")?;
-            let export = (!opened.is_file()).then(|| opened.grown().unwrap_or(before));
-            (opened.place.clone(), export)
+            (opened.place.clone(), opened.is_file(), opened.grown())
         };
-        let timer = self.env().timer;
-        let asked = async {
-            match export {
-                None => self.platform.size(&place).await,
-                export => export,
+        let now = match is_file {
+            true => {
+                let timer = self.env().timer;
+                let asked = self.platform.size(&place);
+                Deadline::new(&timer, OPEN_MAX).bound(asked).await.flatten()
             }
+            false => Some(of_export.unwrap_or(before)),
         };
-        let asked = Deadline::new(&timer, OPEN_MAX).bound(asked).await;
-        let now = asked.flatten().ok_or_else(|| {
+        let now = now.ok_or_else(|| {
             format!("the size of {place} cannot be read; bring it back, and try again")
         })?;
         let [was, is] = [before, now].map(config::Bytes);

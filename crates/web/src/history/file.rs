@@ -7,7 +7,7 @@
 //!
 //! It is sparse: a name that is not used takes no space.
 //!
-//! Not here: durability. A power cut may cost what was written last.
+//! Not here: durability. A power cut may cost the last samples.
 
 use super::sample::{FIGURES, Sample};
 use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
@@ -39,7 +39,7 @@ pub const RINGS: [Ring; 2] = [
 ];
 
 impl Ring {
-    /// What it reaches back to.
+    /// The time that its records cover.
     pub fn span_s(&self) -> u64 {
         self.step_s * RECORDS
     }

@@ -1,4 +1,4 @@
-//! What was between two reports of one daemon.
+//! The difference of two reports of one daemon.
 
 use super::sample::Sample;
 use cache::Counter;
@@ -17,8 +17,8 @@ struct Requests {
 
 impl Requests {
     fn add(&mut self, other: &Requests) {
-        add(&mut self.reads, &other.reads);
-        add(&mut self.writes, &other.writes);
+        self.reads.add(&other.reads);
+        self.writes.add(&other.writes);
     }
 
     fn since(&self, before: &Requests) -> Requests {
@@ -29,18 +29,7 @@ impl Requests {
     }
 }
 
-fn add(sum: &mut Total, more: &Total) {
-    sum.requests = sum.requests.saturating_add(more.requests);
-    sum.bytes = sum.bytes.saturating_add(more.bytes);
-    sum.latency_s += more.latency_s;
-    let len = sum.latency_counts.len().max(more.latency_counts.len());
-    sum.latency_counts.resize(len, 0);
-    for (count, n) in sum.latency_counts.iter_mut().zip(&more.latency_counts) {
-        *count = count.saturating_add(*n);
-    }
-}
-
-/// What was between two reports of a volume, or of all.
+/// The difference of two reports of a volume, or of all.
 #[derive(Default)]
 struct Change {
     clients: Requests,
@@ -104,7 +93,7 @@ impl Change {
             count.saturating_sub(before.counters.value(counter))
         };
         let log = now.write_back.as_ref();
-        // What a log merges, its origin does not see.
+        // Writes that a log merges do not reach its origin.
         let written = clients.writes.requests;
         let merged = written.saturating_sub(origin.writes.requests);
         Change {
@@ -133,11 +122,9 @@ impl Change {
         let Requests { reads, writes } = &self.clients;
         let origin = &self.origin;
         let per_s = |n: u64| Some((n as f64 / span_s) as f32);
-        let mean = |total: &Total| {
-            let us = 1e6 * total.latency_s / total.requests as f64;
-            (total.requests > 0).then_some(us as f32)
-        };
-        let within = |total: &Total, part| total.quantile(part).map(|us| us as f32);
+        let [read, written, origin_read] =
+            [reads, writes, &origin.reads].map(|total| total.pace(span_s));
+        let us = |figure: Option<f64>| figure.map(|us| us as f32);
         Sample {
             at,
             reads_s: per_s(reads.requests),
@@ -150,17 +137,17 @@ impl Change {
             kept_s: per_s(self.kept),
             dirty_bytes: self.dirty.map(|(bytes, _)| bytes as f32),
             lag_s: self.dirty.map(|(_, lag)| lag as f32),
-            read_us_mean: mean(reads),
-            read_us_p50: within(reads, 0.5),
-            read_us_p99: within(reads, 0.99),
-            write_us_p50: within(writes, 0.5),
-            write_us_p99: within(writes, 0.99),
-            origin_read_us_mean: mean(&origin.reads),
+            read_us_mean: us(read.latency_us_mean),
+            read_us_p50: us(read.latency_us_p50),
+            read_us_p99: us(read.latency_us_p99),
+            write_us_p50: us(written.latency_us_p50),
+            write_us_p99: us(written.latency_us_p99),
+            origin_read_us_mean: us(origin_read.latency_us_mean),
         }
     }
 }
 
-/// What the devices of a report did, by name.
+/// The requests of the devices of a report, by name.
 struct Origins<'a> {
     devices: HashMap<&'a str, Requests>,
     /// Names of the members of each array.
@@ -184,7 +171,7 @@ impl<'a> Origins<'a> {
         }
     }
 
-    /// What a device did, or the members of an array.
+    /// The requests of a device, or of the members of an array.
     fn requests(&self, name: &str, depth: usize) -> Requests {
         if let Some(found) = self.devices.get(name) {
             return found.clone();

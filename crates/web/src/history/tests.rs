@@ -1,4 +1,4 @@
-//! What of a history is kept, read and refused.
+//! A history is kept, read and refused.
 
 use super::file::{File, RINGS};
 use super::*;

@@ -1,4 +1,4 @@
-//! What is announced, once, and by which way.
+//! Announcements: each once, by its channel.
 
 use super::*;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Hands over what it is given, and fails as often as it is to.
+/// Hands over its notices, and fails as often as set.
 struct Heard(Sender<Notice>, Mutex<u32>);
 
 impl Channel for Heard {

@@ -25,7 +25,7 @@ const AUTHORITIES: [&str; 3] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// What a URL that is none is refused with: it may have a secret in it, which no message shows.
+/// The refusal of a malformed URL, without the URL, which may have a secret in it.
 const WRONG: &str =
     "the webhook is no URL of http or https; give one such as https://example.com/hook";
 
@@ -76,7 +76,7 @@ impl Webhook {
         }
     }
 
-    /// Posts over `stream`. A redirect is not followed: what is posted goes where the operator said.
+    /// Posts over `stream`. A redirect is not followed: notices go to the address of the operator alone.
     async fn exchange(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin,
@@ -123,7 +123,7 @@ impl Channel for Webhook {
     }
 }
 
-/// What speaks TLS to whom this machine trusts.
+/// TLS to servers that this machine trusts.
 fn connector() -> Result<TlsConnector, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config =
