@@ -5,6 +5,9 @@
 //!     so they are lent until then and no longer           (`Ports::lend`, `Ports::settle`)
 //!     a ring that serves a device holds it open until the ring's last operation has
 //!     ended, of disks too: only then may another server take the device over
+//!     a queue is mapped only once the kernel has its tags: Linux 6.12 keeps the process that
+//!     mapped first until a recovery begins, and permits none before a queue is ready; a server
+//!     killed between the two would leave a device that no other could take over
 //!
 //! The latter is why the device is among the ring's registered files. Commands name it by
 //! its plain descriptor all the same: a registered file that waiting commands name would
@@ -23,8 +26,8 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::{Arc, OnceLock};
 use ublk::uapi::{NEED_GET_DATA, block_device, character_device, descriptors_at};
 use ublk::{Descriptor, DeviceInfo, IoCommand};
 
@@ -34,8 +37,8 @@ pub(crate) const PORTS_MAX: u32 = 64;
 /// A device that is served here.
 pub(crate) struct Port {
     file: File,
-    /// Of each queue.
-    queues: Vec<Descriptors>,
+    /// Of each queue, from its first request on.
+    queues: Vec<OnceLock<Descriptors>>,
     /// The tags of a queue; those of the port count through its queues.
     depth: u16,
     pub(crate) tags: u16,
@@ -97,16 +100,12 @@ impl Port {
             .custom_flags(libc::O_CLOEXEC)
             .open(&path)
             .map_err(|cause| named(errno::error(cause, "cannot be opened to serve it")))?;
-        let queues = (0..info.queues).map(|queue| Descriptors::map(&file, queue, info.depth));
-        let queues: io::Result<_> = queues.collect();
-        let queues =
-            queues.map_err(|cause| named(errno::error(cause, "its requests cannot be mapped")))?;
         let Some(tags) = info.queues.checked_mul(info.depth).filter(|tags| *tags > 0) else {
             return Err(named(IoError::new(Kind::Unsupported, "too many tags")));
         };
         Ok(Port {
             file,
-            queues,
+            queues: (0..info.queues).map(|_| OnceLock::new()).collect(),
             depth: info.depth,
             tags,
             name: format!("/dev/{}", block_device(info.id)),
@@ -119,10 +118,20 @@ impl Port {
         (tag.0 / self.depth, tag.0 % self.depth)
     }
 
-    /// What the kernel has written about what `tag` holds.
-    fn descriptor(&self, tag: Tag) -> Descriptor {
+    /// The request that the kernel has given to `tag`.
+    fn request(&self, tag: Tag) -> IoResult<Request> {
         let (queue, tag) = self.place(tag);
-        self.queues[usize::from(queue)].get(tag)
+        let mapped = &self.queues[usize::from(queue)];
+        let descriptors = match mapped.get() {
+            Some(descriptors) => descriptors,
+            None => {
+                let fresh = Descriptors::map(&self.file, queue, self.depth)
+                    .map_err(|cause| errno::error(cause, "its requests cannot be mapped"))?;
+                mapped.get_or_init(|| fresh)
+            }
+        };
+        let request = descriptors.get(tag).request();
+        request.ok_or_else(|| IoError::new(Kind::Unsupported, "not offered by this device"))
     }
 
     fn fd(&self) -> RawFd {
@@ -323,14 +332,17 @@ impl Ports {
         match &op.action {
             Action::Next(_) => {
                 debug_assert!(answer <= NEED_GET_DATA);
-                let Some(request) = local.port.descriptor(op.tag).request() else {
-                    let what = "not offered by this device";
-                    op.held = None;
-                    op.action = Action::Next(Some(Err(IoError::new(Kind::Unsupported, what))));
-                    return Step::Again;
-                };
-                *stage = Stage::Holds(request);
-                op.held = Some(request);
+                match local.port.request(op.tag) {
+                    Ok(request) => {
+                        *stage = Stage::Holds(request);
+                        op.held = Some(request);
+                    }
+                    Err(error) => {
+                        op.held = None;
+                        op.action = Action::Next(Some(Err(error)));
+                        return Step::Again;
+                    }
+                }
             }
             Action::Take(_) => {
                 *stage = Stage::Taken(op.held.expect("a write was taken"));
