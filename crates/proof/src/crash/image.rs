@@ -33,16 +33,16 @@ const COMMIT_PERIOD: Nanos = Nanos::from_micros(500);
 /// Rounds of changes in which the log comes round.
 const ROUNDS_MAX: u32 = 100;
 
-/// What one flip came to.
+/// The outcome of one flip.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// The pool was refused, with this error.
     Refused(String),
-    /// It was counted, and all that was read was right.
+    /// The damage was counted, and all that was read was right.
     Counted,
     /// All that was read was right.
     Harmless,
-    /// It was not.
+    /// Bytes that were read were wrong.
     Wrong(String),
 }
 
@@ -58,8 +58,8 @@ pub struct Image {
 }
 
 impl Image {
-    /// The image of `seed`: of a pool that was closed in order if that is even,
-    /// else of one whose daemon was killed.
+    /// The image of `seed`: an even seed gives a pool that was closed in order, an odd one a pool
+    /// whose daemon was killed.
     pub fn new(seed: u64) -> Image {
         let mut rng = Rng::fork(seed, 21);
         let made = life(seed, None, move |stage| Box::pin(make(stage, rng.bits())));
@@ -95,7 +95,7 @@ impl Image {
         &self.pool[block as usize * BLOCK_BYTES..][..BLOCK_BYTES]
     }
 
-    /// Serves the image, twice, and reads all of it. A panic is wrong too.
+    /// Serves the image twice and reads all of it. A panic is wrong too.
     pub fn examine(&self, seed: u64) -> Verdict {
         let run = || life(seed, Some(self), |stage| Box::pin(serve(stage)));
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
@@ -109,7 +109,7 @@ impl Image {
 
 type Leaf = Disk<SimDriver>;
 
-/// The disks of a life, in the world that it is in.
+/// The disks of a life, with the world of that life.
 struct Stage {
     local: Local<SimDriver>,
     pool: TargetId,
@@ -125,8 +125,8 @@ struct Open {
 
 type Work<T> = std::pin::Pin<Box<dyn Future<Output = T>>>;
 
-/// Runs `work` on the disks of `image`, or on empty ones; what pool, witness and
-/// origin hold after it, and what came of it.
+/// Runs `work` on the disks of `image`, or on empty ones. Returns the content of pool, witness and
+/// origin afterwards, and the result of `work`.
 fn life<T: 'static>(
     seed: u64,
     image: Option<&Image>,
@@ -287,7 +287,7 @@ async fn make(stage: Stage, seed: u64) {
             let read = open.gate.read(start * SECTOR_BYTES, bytes).await;
             read.expect(SOUND);
         }
-        // The log takes them, and the bits are cleared.
+        // The log takes the lines, and the bits are cleared.
         stage.pause(5).await;
     }
     open.gate.device().set_mode(Mode::WriteAround);
