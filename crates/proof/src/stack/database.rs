@@ -1,8 +1,7 @@
-//! PostgreSQL in a directory, and transactions of which it is known which were
-//! committed.
+//! PostgreSQL in a directory, and transactions with known commits.
 //!
-//! Each transaction adds one to an account and a row to the history, so that the
-//! sum of the accounts is the number of rows whatever was cut off.
+//! Each transaction adds one to an account and a row to the history. So the sum of the accounts is
+//! the number of rows, whatever was cut off.
 
 use super::host::postgresql;
 use std::collections::BTreeSet;
@@ -89,10 +88,10 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts a server and waits until it has recovered.
+    /// Starts a server and waits until the server has recovered.
     pub(super) fn start(data: &Path, sockets: &Path) -> Result<Server, String> {
         let log = sockets.join("log");
-        // It names a process of before the cut, which another may be called now.
+        // The file names a process of before the cut. Another process may have that number now.
         let _ = std::fs::remove_file(data.join("postmaster.pid"));
         let mut start = as_postgres(&postgresql()?.join("pg_ctl"));
         start
@@ -100,7 +99,7 @@ impl Server {
             .arg(data);
         start.arg("-l").arg(&log);
         start.arg("-o").arg(format!("-k {}", sockets.display()));
-        // The server keeps what it inherits open.
+        // The server keeps inherited files open.
         start.stdout(Stdio::null()).stderr(Stdio::null());
         let status = start.status().map_err(|error| error.to_string())?;
         if !status.success() {
@@ -131,7 +130,7 @@ impl Server {
         run(self.pgbench()?.args(["-i", "-q", "-s", &scale])).map(drop)
     }
 
-    /// Runs pgbench's own transactions for a while; what it prints.
+    /// Runs pgbench's own transactions for a while. Returns the output.
     pub(super) fn bench(&self, clients: u32, seconds: u64) -> Result<String, String> {
         let (clients, seconds) = (clients.to_string(), seconds.to_string());
         run(self.pgbench()?.args(["-n", "-c", &clients, "-T", &seconds]))
@@ -182,7 +181,7 @@ pub(super) struct Client {
 impl Client {
     pub(super) fn start(number: u64, sockets: &Path) -> Result<Client, String> {
         let mut command = psql(sockets);
-        // What it says when its server goes is expected where daemons are killed.
+        // The client's messages at the server's end are expected where daemons are killed.
         let said = File::options()
             .create(true)
             .append(true)
@@ -231,7 +230,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The client may have ended by itself.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

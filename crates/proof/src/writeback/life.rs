@@ -1,5 +1,5 @@
-//! One life of a daemon: it opens the log, clients take steps from the script, and it ends
-//! in order unless the power goes first.
+//! One life of a daemon: the daemon opens the log, clients take steps from the script, and the
+//! daemon ends in order unless the power goes first.
 
 use super::bench::{Bench, Ledger};
 use super::case::{COPIES, Cut, DAEMON, JOURNAL, ORIGIN, SECTORS, Step};
@@ -16,9 +16,9 @@ use std::ops::Range;
 use std::rc::Rc;
 use writelog::{Area, Config, Journal, Scrutiny, WriteBack};
 
-/// Sectors that are read at once when everything is.
+/// Sectors of one read when all sectors are read back.
 const PIECE: u64 = 128;
-/// What is under way is cut within so many nanoseconds from when it is seen, a power of two.
+/// Longest time between the sight of a stage and its cut, in nanoseconds: two to this power.
 const AMID_LOG: u64 = 17;
 /// Attempts to flush the origin before a life begins.
 const ATTEMPTS: u32 = 50;
@@ -61,7 +61,7 @@ pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>, cut: Option<
     log.close().await;
 }
 
-/// Cuts the power when what the cut waits for is under way.
+/// Cuts the power when the stage of `cut` is under way.
 fn watch(bench: &Rc<Bench>, local: &Local<SimDriver>, cut: Option<Cut>) {
     let Some((cut, stage)) = cut.and_then(|cut| Some((cut, cut.amid?))) else {
         return;
@@ -70,7 +70,7 @@ fn watch(bench: &Rc<Bench>, local: &Local<SimDriver>, cut: Option<Cut>) {
     let mut rng = Rng::fork(bench.case.seed, 33 + cut.after);
     local.env().spawn.spawn(async move {
         timer.sleep(Nanos::from_micros(cut.after)).await;
-        // Early in it or late; of what ends before, the next.
+        // Cuts early in the stage or late. A stage that ends before is followed by the next.
         loop {
             bench.stages.until(stage).await;
             let most = 1 << rng.between(1, AMID_LOG);
@@ -89,7 +89,7 @@ fn cut_power(bench: &Bench, cut: &Cut) {
     }
 }
 
-/// What loses its power.
+/// The domains that lose their power.
 pub(super) fn domains(cut: &Cut) -> impl Iterator<Item = sim::Domain> {
     let origin = cut.loss.origin.then_some(ORIGIN);
     let copies = COPIES.into_iter().zip(cut.loss.copies);
@@ -105,7 +105,7 @@ pub(super) fn domains(cut: &Cut) -> impl Iterator<Item = sim::Domain> {
 async fn open(bench: &Rc<Bench>, local: &Local<SimDriver>) -> IoResult<WriteBack<Leaf>> {
     let env = local.env();
     let origin = local.disk(bench.origin)?;
-    // What the last daemon left in its volatile cache may be lost without a word.
+    // The volatile cache of the last daemon may be lost without an error.
     for attempt in 1.. {
         match origin.flush().await {
             Ok(()) => break,
@@ -180,7 +180,7 @@ async fn journal(
     Ok(journal)
 }
 
-/// All that is read is what may be there, and from then on it is what is there.
+/// Reads back all sectors. Each value must be allowed, and is the sector's value from then on.
 async fn read_back(bench: &Bench, gate: &Served) {
     for start in (0..SECTORS).step_by(PIECE as usize) {
         let read = gate.read(start * SECTOR_BYTES, (PIECE * SECTOR_BYTES) as usize);
@@ -268,7 +268,7 @@ async fn change(
     }
 }
 
-/// Only an origin that fails may fail a client, and only where it is written to directly.
+/// Only a failing origin may fail a client, and only where writes go to the origin directly.
 fn failed(bench: &Bench, what: &str, error: block::IoError) {
     if bench.case.origin_fails == 0.0 || !bench.is_direct() {
         bench.violate(format!("a {what} failed: {error}"));
