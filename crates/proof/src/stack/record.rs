@@ -1,9 +1,9 @@
 //! The operations of a disk, in order, and the bytes that the disk may hold after a cut.
 //!
 //! Invariants:
-//!      a write ended before the begin of a flush that ended before the cut, or was forced and
-//!      ended ⟹ the write is in every image
-//!      a write began after the cut ⟹ the write is in no image
+//!     a write ended before the begin of a flush that ended before the cut, or was forced and
+//!     ended ⟹ the write is in every image
+//!     a write began after the cut ⟹ the write is in no image
 
 use block::SECTOR_BYTES;
 use sim::Rng;

@@ -8,8 +8,8 @@
 //! either way round.
 //!
 //! Invariants, of a verdict:
-//!      a verdict follows from the times of begin, answer and flush, and nothing else
-//!      zeroes and discards, which cannot be distinguished, count with all spans they may be of
+//!     a verdict follows from the times of begin, answer and flush, and nothing else
+//!     zeroes and discards, which cannot be distinguished, count with all spans they may be of
 //!
 //! Not here: the value in a sector's bytes (`crate::stamp`), when to judge (`run`).
 
