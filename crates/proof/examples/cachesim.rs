@@ -1,6 +1,6 @@
-//! Runs the simulation campaign of the cache engine; exits with 1 on a
-//! violation, with 3 if many runs left a class unmet. With `--first` it ends at the first
-//! violation, which is what mutations are tried with.
+//! Runs the simulation campaign of the cache engine; exits with 1 on a violation, with 3 if many
+//! runs left a class unmet. With `--first` the campaign ends at the first violation; mutations are
+//! tried so.
 //!
 //! `cachesim --seeds N --start S --threads T --first`
 

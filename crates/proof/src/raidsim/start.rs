@@ -12,7 +12,7 @@ use sim::{Rng, SimDriver};
 
 /// No start takes longer, whatever a member does not answer.
 const START_MAX: Nanos = Nanos::from_secs(100);
-/// Attempts to start an array whose members cannot be read now and then.
+/// Attempts to start an array with members that cannot be read now and then.
 const TRIES: u32 = 10;
 
 /// Assembles the array from `units`. Those that belong to no array are left out,
