@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// From here on a campaign is expected to meet every class.
+/// Number of cases from which on a campaign is expected to meet every class.
 const CASES_FOR_ALL_CLASSES: u64 = 1000;
 /// Interval of progress messages.
 const PROGRESS_EVERY: Duration = Duration::from_secs(60);

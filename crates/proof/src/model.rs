@@ -86,8 +86,8 @@ impl Model {
         }
     }
 
-    /// A volume of zeroes whose values are all greater than `first`, and so differ from another
-    /// volume's.
+    /// A volume of zeroes. Its versions are all greater than `first`, and so differ from those of
+    /// another volume.
     #[cfg(feature = "machine")]
     pub fn numbered_from(space: Space, first: Value) -> Model {
         Model {

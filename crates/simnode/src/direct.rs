@@ -92,7 +92,7 @@ impl Frontend<ServedVolume<SimDriver>> for Direct {
         _: &'a About,
         _: Nanos,
     ) -> Later<'a, IoResult> {
-        // The clients of this frontend are the same with all other frontends.
+        // A change of the other frontends leaves the clients of this one unchanged.
         Box::pin(async { Ok(()) })
     }
 

@@ -217,7 +217,7 @@ impl Machine {
         self.places.keys().for_each(|path| self.unsilence(path));
     }
 
-    /// Plugs all unplugged disks in again, and lets all silent disks answer.
+    /// Plugs all unplugged disks in again, and lets all unresponsive disks answer.
     pub fn repair(&self) {
         self.places.keys().for_each(|path| self.give_back(path));
         self.unsilence_all();

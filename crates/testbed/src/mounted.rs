@@ -17,7 +17,7 @@ impl Mounted {
     /// Reading a file writes nothing.
     ///
     /// # Errors
-    /// With the messages of the tools.
+    /// If a tool fails, with its messages.
     pub fn new(what: &Path, at: &Path) -> Result<Mounted, String> {
         fs::create_dir_all(at).map_err(|error| error.to_string())?;
         let options = match what.is_file() {

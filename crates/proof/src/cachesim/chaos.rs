@@ -19,7 +19,7 @@ const LOOKS: u32 = 200;
 pub(crate) struct Chaos {
     shared: Rc<Shared>,
     rng: Rng,
-    /// Where each pool disk is.
+    /// The device of each pool disk.
     places: Vec<Option<DeviceId>>,
     dead: Vec<bool>,
 }
@@ -62,7 +62,7 @@ impl Chaos {
         }
     }
 
-    /// A disk that serves hits answers nothing any more.
+    /// Makes a disk unresponsive that serves hits.
     fn hang_some(&mut self) {
         if let Some(disk) = self.busy() {
             self.shared.hang(disk);

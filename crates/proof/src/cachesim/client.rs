@@ -43,9 +43,9 @@ pub(crate) async fn work(shared: Rc<Shared>, number: u64) {
     }
 }
 
-/// Where the next operation goes: near the front, anywhere, or on from `next`;
-/// now and then a sector or two of the same few blocks, where requests that the
-/// gate lets pass each other meet in one block.
+/// The sectors of the next operation: near the front, anywhere, or on from `next`; now and then a
+/// sector or two of the same few blocks, where requests that the gate lets pass each other meet in
+/// one block.
 fn place(rng: &mut Rng, target: &Target, next: u64, len_max: u64) -> Range<u64> {
     let total = target.sectors;
     if rng.chance(0.1) {

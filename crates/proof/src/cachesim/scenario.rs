@@ -10,7 +10,7 @@ const LEN_MAX: u64 = 512;
 const HANG_CHARGE: u64 = 64 << 10;
 /// Room on a pool disk beside lines, for metadata.
 const METADATA: Sectors = Sectors(96 * 8);
-/// The disk beside a pool that remembers.
+/// The size of the witness of a pool with metadata.
 pub(crate) const WITNESS: Sectors = Sectors(64 * 8);
 
 /// Everything that a run is made of.
@@ -54,7 +54,7 @@ pub struct Scenario {
     pub len_max: u64,
     /// A pool disk hangs for ever, and clients use all their share of memory.
     pub hang: bool,
-    /// The pool remembers its lines, and writes metadata.
+    /// The pool remembers its lines over a restart, by metadata.
     pub durable: bool,
 }
 
@@ -116,8 +116,8 @@ impl Scenario {
         .made_harder(seed)
     }
 
-    /// Half of the pools remember; and now and then one disk hangs for ever under
-    /// clients that fill their half of the memory.
+    /// Gives half of the pools metadata. Now and then one disk hangs for ever under clients that
+    /// fill their half of the memory.
     fn made_harder(mut self, seed: u64) -> Scenario {
         let mut rng = Rng::fork(seed, 4);
         self.durable = rng.chance(0.5);

@@ -12,13 +12,14 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Longest time between an event and a cut that counts as in the midst of that event.
+/// Longest time between an event, such as an eviction of a line or an ejection of a device, and a
+/// cut that counts as in its midst.
 const MIDST: Nanos = Nanos::from_micros(300);
 /// Longest time for which the log's live part is taken to lie around the ring's end after the log
 /// has come round: a few commits.
 const WRAPPED: Nanos = Nanos::from_millis(3);
 
-/// Where a life of the daemon is.
+/// The phase of a daemon's life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     Opening,
@@ -59,7 +60,7 @@ pub(super) struct Bench {
     plugged: RefCell<Vec<bool>>,
     /// Disks that a client is putting back.
     pub(super) plugging: Vec<Cell<bool>>,
-    /// Disks that answer nothing.
+    /// Disks that are unresponsive.
     hung: Vec<Cell<bool>>,
     /// The content of the pool's disks, and their images of when an earlier life ended.
     media: Vec<Medium>,
@@ -83,7 +84,7 @@ pub(super) struct Bench {
     recent: [Cell<(u64, Nanos)>; RECENT.len()],
 }
 
-/// Counters that show the midst of which event a cut lands in.
+/// The counter of each event in the midst of which a cut may land.
 const RECENT: [(Counter, Landing); 6] = [
     (Counter::LinesEvicted, Landing::Eviction),
     (Counter::DevicesEjected, Landing::Ejection),
@@ -198,7 +199,7 @@ impl Bench {
         }
     }
 
-    /// Lets the operations go on that a disk is slow with, not one that hangs.
+    /// Lets the operations of slow disks go on, but not those of hung ones.
     pub(super) fn release_stuck(&self) {
         for (disk, hung) in self.pool.iter().zip(&self.hung) {
             if !hung.get() {
@@ -207,7 +208,7 @@ impl Bench {
         }
     }
 
-    /// True if a disk answers nothing. No one waits for such a disk.
+    /// True if a disk is hung. No one waits for such a disk.
     pub(super) fn is_any_hung(&self) -> bool {
         self.hung.iter().any(Cell::get)
     }

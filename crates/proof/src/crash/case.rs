@@ -15,7 +15,7 @@ pub(super) const POOL: Domain = Domain(2);
 /// The daemon's own "power domain": a kill of the process.
 pub(super) const DAEMON: Domain = Domain(3);
 
-/// The size of the disk beside a pool whose superblocks have room for all of its volumes.
+/// The size of a witness without table areas: superblocks have room for all volumes of the pool.
 pub(super) const WITNESS: Sectors = Sectors(64 * 8);
 /// The size of a witness with table areas.
 const WITNESS_WHOLE: Sectors = Sectors(layout::WITNESS_BLOCKS * layout::BLOCK_SECTORS);
@@ -30,11 +30,11 @@ const LATE: Nanos = Nanos::from_micros(700);
 pub enum Step {
     /// Reads sectors of a volume.
     Read(usize, Range<u64>),
-    /// Writes them; `true` forces unit access.
+    /// Writes sectors; `true` forces unit access.
     Write(usize, Range<u64>, bool),
-    /// Zeroes them.
+    /// Zeroes sectors.
     Zero(usize, Range<u64>),
-    /// Discards them.
+    /// Discards sectors.
     Discard(usize, Range<u64>),
     /// Flushes a volume.
     Flush(usize),
@@ -50,7 +50,7 @@ pub enum Step {
     Forget(usize),
     /// A volume's origin forgets likewise, and answers with errors for a time.
     Away(usize, Nanos),
-    /// A pool disk answers nothing any more in this life of the daemon.
+    /// A pool disk is unresponsive for the rest of this life of the daemon.
     Hang(usize),
     /// The back end takes a snapshot of a quiesced volume.
     Snapshot(usize),
@@ -127,11 +127,11 @@ pub struct Cut {
 /// The pool disks that are there when a daemon starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Disks {
-    /// Those that were there when the last one ended.
+    /// The disks that were there when the last daemon ended.
     Same,
-    /// All.
+    /// All disks.
     All,
-    /// The disks whose bits are set.
+    /// The disks with a set bit.
     Only(u8),
 }
 
@@ -197,7 +197,7 @@ impl Case {
         &self.settings[number.min(self.settings.len() - 1)]
     }
 
-    /// The size of the disk beside a pool.
+    /// The size of a pool's witness.
     pub(super) fn witness(&self) -> Sectors {
         match self.neighbours {
             0 => WITNESS,

@@ -19,9 +19,9 @@ const CASES_PER_MUTATION: u64 = 8000;
 pub struct Request {
     /// Number of cases.
     pub cases: u64,
-    /// The first one's seed.
+    /// The seed of the first case.
     pub seed: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u64,
     /// Cut short cases at every boundary instead of long ones at random.
     pub boundaries: bool,

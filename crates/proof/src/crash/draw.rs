@@ -155,8 +155,7 @@ impl Case {
         }
     }
 
-    /// Small places, most of them in the hot quarter of a window, on the logical
-    /// blocks.
+    /// Draws a small place, mostly in the hot quarter of a window, aligned to logical blocks.
     fn place(&self, rng: &mut Rng, volume: usize) -> Range<u64> {
         let block = self.block.0;
         let space = self.volumes[volume];
@@ -343,8 +342,8 @@ impl Case {
         }
     }
 
-    /// Pool disks that acknowledge writes which are not durable, and whose failed writes land
-    /// later.
+    /// Draws faults of pool disks: acknowledged flushes that make nothing durable, and failed
+    /// writes that land later.
     fn draw_lies(&mut self, rng: &mut Rng) {
         for disk in 0..self.pool.len() {
             let late = Effect::Late(Nanos(rng.between(1, 3_000_000)));

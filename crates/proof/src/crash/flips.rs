@@ -11,9 +11,9 @@ use sim::Rng;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Flips of one image.
+/// Number of flips of one image.
 const FLIPS_PER_IMAGE: u64 = 250;
-/// From here on every structure is expected to have been flipped.
+/// Number of flips from which on every structure is expected to have been flipped.
 const FLIPS_FOR_ALL: u64 = 500;
 
 /// The structure that a flipped bit was part of.
@@ -41,7 +41,7 @@ pub enum Structure {
 }
 
 impl Structure {
-    /// Those that every image has.
+    /// The structures that every image has.
     pub const ALL: [Structure; 7] = [
         Structure::Superblock,
         Structure::Bitmap,
@@ -80,7 +80,7 @@ pub struct Flips {
 }
 
 impl Flips {
-    /// The structures in which no bit was flipped, if that is no chance.
+    /// The structures without a flipped bit, if there were enough flips for all.
     pub fn missed(&self) -> Vec<Structure> {
         let missed = |structure: &&Structure| !self.structures.contains_key(structure);
         match self.flips < FLIPS_FOR_ALL {
@@ -120,8 +120,8 @@ pub fn flips(seeds: Range<u64>) -> Flips {
 }
 
 impl Image {
-    /// Flips the bit that `seed` draws, nine times of ten in a block that is not empty, in any
-    /// structure alike. Returns that structure.
+    /// Flips the bit that `seed` draws, nine times of ten in a block that is not empty. All
+    /// structures are equally likely. Returns that structure.
     pub fn flip(&mut self, seed: u64) -> Structure {
         let mut rng = Rng::fork(seed, 22);
         let structure = Structure::ALL[rng.below(Structure::ALL.len() as u64) as usize];

@@ -1,10 +1,9 @@
 //! Images of pools that bits are flipped in, and the daemons that make and serve
 //! them.
 //!
-//! An [`Image`] is a pool with its witness and origin, as a daemon left them that
-//! ended in order or was killed: with two checkpoints of its map, a log that has
-//! come round, and lines that the origin has overtaken, so that a bit or a record
-//! that is lost shows.
+//! An [`Image`] is a pool with its witness and origin, as left by a daemon that ended in order or
+//! was killed. The pool has two checkpoints of its map, a log that has come round, and lines that
+//! the origin has overtaken. So a lost bit or record shows.
 
 use crate::model::Space;
 use crate::stamp::{self, Value};
@@ -51,7 +50,7 @@ pub enum Verdict {
 pub struct Image {
     pub(super) pool: Vec<u8>,
     witness: Vec<u8>,
-    /// One after the other, those of each window.
+    /// The bytes of each window, one after the other.
     origin: Vec<u8>,
     superblock: Superblock,
     pub(super) plan: Plan,
@@ -59,7 +58,7 @@ pub struct Image {
 
 impl Image {
     /// The image of `seed`: an even seed gives a pool that was closed in order, an odd one a pool
-    /// whose daemon was killed.
+    /// of a killed daemon.
     pub fn new(seed: u64) -> Image {
         let mut rng = Rng::fork(seed, 21);
         let made = life(seed, None, move |stage| Box::pin(make(stage, rng.bits())));
@@ -75,8 +74,8 @@ impl Image {
         }
     }
 
-    /// Clears all bits and seals that, as no flip can: lines that the origin
-    /// has overtaken are trusted then.
+    /// Clears all bits of the bitmap under a sound checksum, as no flip can. Lines that the origin
+    /// has overtaken are then trusted.
     pub fn forge(&mut self) {
         for block in 0..self.plan.bitmap.blocks {
             let at = (self.plan.bitmap.start + block) as usize * BLOCK_BYTES;
@@ -258,7 +257,7 @@ impl Open {
     }
 }
 
-/// Where each piece of each window begins.
+/// The first sector of each piece of each window.
 fn pieces() -> impl Iterator<Item = u64> {
     let windows = (0..SPACE.windows).map(|number| SPACE.window(number));
     windows.flat_map(|window| window.step_by(PIECE as usize))

@@ -23,7 +23,7 @@ const TIMEOUT: Nanos = Nanos::from_millis(20);
 /// Sectors compared at a time when everything is read back.
 const EXAMINED: u64 = 64;
 
-/// Lives until the script is used up.
+/// Runs the life until the script is used up.
 pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>) {
     let back = bench.witness_back.take();
     if let Some(bytes) = back {

@@ -57,7 +57,7 @@ pub(super) fn greet(bench: &Bench, local: &Local<SimDriver>, cache: &Cache<Leaf>
     Ok(())
 }
 
-/// Gives all of them new records, which are durable by the next [`Cache::remember`].
+/// Gives all neighbours new records, which are durable by the next [`Cache::remember`].
 fn renew(bench: &Bench, cache: &Cache<Leaf>) {
     let generation = bench.records.newest.get() + 1;
     bench.records.newest.set(generation);
@@ -67,7 +67,7 @@ fn renew(bench: &Bench, cache: &Cache<Leaf>) {
     }
 }
 
-/// Makes the records of now durable.
+/// Makes the present records durable.
 pub(super) async fn remember(bench: &Bench, cache: &Cache<Leaf>) {
     let generation = bench.records.newest.get();
     let under_way = &bench.records.under_way;
@@ -78,7 +78,7 @@ pub(super) async fn remember(bench: &Bench, cache: &Cache<Leaf>) {
     bench.records.durable.set(durable);
 }
 
-/// Gives all of them new records, and makes these durable.
+/// Gives all neighbours new records, and makes these durable.
 pub(super) async fn renew_durably(bench: &Bench, cache: &Cache<Leaf>) {
     renew(bench, cache);
     remember(bench, cache).await;

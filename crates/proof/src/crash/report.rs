@@ -14,7 +14,7 @@ macro_rules! counted {
         }
 
         impl $what {
-            /// All of them.
+            /// All variants.
             pub const ALL: &[$what] = &[$($what::$variant,)*];
 
             /// The name in reports.
@@ -26,8 +26,8 @@ macro_rules! counted {
 }
 
 counted! {
-    /// The situations that a cut may land in. A campaign whose cuts never land in one has proved
-    /// nothing about it.
+    /// The situations that a cut may land in. A campaign without a cut in a situation has proved
+    /// nothing about that situation.
     Landing:
     Promotion, "promotion", "Lines or updates were on their way to the pool.";
     Eviction, "eviction", "A line had just made room for one that was on its way.";
@@ -42,8 +42,8 @@ counted! {
 }
 
 counted! {
-    /// The events of a case beside losses of power. A campaign that never met one has proved
-    /// nothing about it.
+    /// The events of a case beside losses of power. A campaign that never met an event has proved
+    /// nothing about that event.
     Event:
     LossReported, "loss_told", "A client's flush failed since the origin had lost writes.";
     OriginAway, "origin_away", "An origin lost writes, and answered with errors for a while.";

@@ -24,7 +24,7 @@ pub(super) const TABLES: Sectors = Sectors(6 * 128 * 8);
 const TIMEOUT: Nanos = Nanos::from_millis(5);
 /// Time limit of a pool's end, whatever its disks do.
 const CLOSE_MAX: Nanos = Nanos::from_secs(1);
-/// Attempts to open a pool whose disks fail now and then, before the pool is formatted.
+/// Attempts to open a pool with disks that fail now and then, before the pool is formatted.
 const ATTEMPTS: u32 = 50;
 
 /// A cache and its volumes, open.
@@ -71,8 +71,8 @@ pub(super) async fn join(
 
 /// Opens the pool with the disks that are plugged in, and every volume.
 ///
-/// A pool whose disks are faulty may be refused: both copies of a superblock are bad, or a disk
-/// cannot be read. An administrator would then have the pool formatted.
+/// A pool with faulty disks may be refused: both copies of a superblock are bad, or a disk cannot
+/// be read. An administrator would then have the pool formatted.
 pub(super) async fn open(bench: &Bench, local: &Local<SimDriver>) -> Stage {
     for number in 1.. {
         let format = number > ATTEMPTS;

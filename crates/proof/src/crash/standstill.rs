@@ -13,10 +13,10 @@ use std::ops::Range;
 /// Time of one piece of work of the back end.
 const WORK: Nanos = Nanos::from_micros(300);
 
-/// Attempts to invalidate a volume whose origin has losses to report, or is away.
+/// Attempts to invalidate a volume with an origin that has losses to report, or is away.
 const ATTEMPTS: u32 = 100;
 
-/// The origin forgets, and is away for `span`.
+/// Has the origin forget, and be away for `span`.
 pub(super) async fn be_away(bench: &Bench, env: &Env, volume: usize, span: Nanos) {
     let state = &bench.back_end.volumes[volume];
     if state.away.replace(true) {

@@ -18,7 +18,7 @@ pub fn campaign(seeds: Range<u64>, threads: u64) -> Totals {
 pub struct Swept {
     /// Boundaries, each with each sort of loss.
     pub cuts: u64,
-    /// The case that fails at the first boundary, and how.
+    /// The case that fails at the first boundary, and its failure.
     pub failed: Option<(Case, String)>,
 }
 

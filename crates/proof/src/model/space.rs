@@ -1,4 +1,4 @@
-//! The place of the sectors of a volume that a case uses.
+//! The sectors of a volume that a case uses.
 
 use block::Sectors;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::ops::Range;
 /// that the pool marks as a whole, so that a write in one leaves others alone.
 const STRIDE: u64 = 3 * 8192;
 
-/// A volume whose used sectors lie in a few windows far apart, so that a small case spans much.
+/// A volume with its used sectors in a few windows far apart, so that a small case spans much.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Space {
     /// Number of windows.

@@ -19,7 +19,7 @@ use std::rc::Rc;
 const PAUSE: u64 = 400_000_000;
 /// Time limit of an array to see a loss.
 const NOTICED: Nanos = Nanos::from_secs(4);
-/// The longest silence of a disk: longer than the timeout of a member.
+/// The longest time that a disk is unresponsive: longer than the timeout of a member.
 const SILENCE: u64 = 3_000_000_000;
 
 struct Chaos {

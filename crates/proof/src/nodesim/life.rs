@@ -152,8 +152,8 @@ impl Life {
         self.node.status().await.expect("a status is given")
     }
 
-    /// Number of the disks of `volume` that are unplugged or silent, or were unplugged since the
-    /// node opened them. The node need not know of that yet.
+    /// Number of the disks of `volume` that are unplugged or unresponsive, or were unplugged since
+    /// the node opened them. The node need not know of that yet.
     pub fn away(&self, volume: &Volume) -> usize {
         let disks = volume.spec.disks.iter();
         let away = |disk: &&String| !self.machine.is_present(&path(disk));

@@ -1,4 +1,4 @@
-//! Runs a case: its lives one after the other, and at the end all that must hold.
+//! Runs a case: its lives one after the other, and the final checks.
 
 use super::chaos;
 use super::client;
@@ -231,7 +231,7 @@ async fn stop(life: Rc<Life>, local: &Local<SimDriver>, free: usize) {
     life.over.set(true);
     // The node names an origin that may have lost writes, and the next life shows the loss.
     let _ = life.node.stop().await;
-    // The buffers of a silent disk are no leak.
+    // The buffers of an unresponsive disk are no leak.
     life.machine.unsilence_all();
     let timer = life.env.timer.clone();
     let end = timer.now() + LINGER_MAX;
@@ -263,7 +263,7 @@ async fn stop(life: Rc<Life>, local: &Local<SimDriver>, free: usize) {
     }
 }
 
-/// With all lost disks back, everything is served, and every byte is right.
+/// Checks that, with all lost disks back, everything is served and every byte is right.
 async fn last(outside: &Outside, local: Local<SimDriver>, number: u64) {
     let free = local.env().pool.free_bytes();
     outside.machine.repair();

@@ -48,7 +48,7 @@ pub(super) struct Scenario {
     pub pool_devices: Vec<String>,
     /// The pool device that is not in the pool at the start.
     pub spare_pool_device: String,
-    /// More may go wrong at a time than an array can do without.
+    /// More disks may fail at a time than an array can do without.
     pub several: bool,
     /// Disks that answer slowly now and then.
     pub slow: bool,

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A place is as long as the longest request.
+/// The size of a place, which is that of the longest request.
 pub(super) const PLACE: Sectors = Sectors(16);
 
 /// The content that a place may have.
@@ -22,7 +22,7 @@ pub(super) enum Content {
 /// The clients of one port over all lives of its servers.
 pub(super) struct Clients {
     rng: Rng,
-    /// Requests at one time.
+    /// Requests in flight at most.
     depth: usize,
     /// Requests that are yet to be made.
     left: u64,

@@ -1,5 +1,4 @@
-//! Runs a case: the lives of its servers one after the other, and at the end all that must
-//! hold.
+//! Runs a case: the lives of its servers one after the other, and the final checks.
 
 use super::client::{Clients, Content, PLACE, Shared};
 use super::report::{Class, Report};

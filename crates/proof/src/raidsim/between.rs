@@ -1,4 +1,4 @@
-//! Events of an array that does not run: power is lost and a member with the power, members change
+//! Events of an array that does not run: power is lost, with or without a member, members change
 //! their shape, bits flip.
 
 use super::life::Outside;
@@ -16,7 +16,7 @@ pub(super) fn after_cut(outside: &Rc<Outside>, twice: bool) {
     outside.control.power_on(Domain(0));
     outside.meet(Class::Cut);
     if !outside.started.get() && outside.rotten.get() {
-        // A member whose metadata rotted was not filled again.
+        // A member with rotten metadata was not filled again.
         outside.sound.set(false);
     }
     let met = [

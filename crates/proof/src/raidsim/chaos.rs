@@ -12,11 +12,11 @@ use raid::{MemberState, Scrubbed};
 use sim::Rng;
 use std::rc::Rc;
 
-/// Where the superblocks of a member end, and its map.
+/// The ends of a member's superblocks, and of its write-intent bitmap.
 const SUPERBLOCKS_END: u64 = 16;
 const MAP_END: u64 = 24;
 pub(super) const LOOK: Nanos = Nanos::from_micros(50);
-/// By then the array has acted on a write that was refused.
+/// Time by which the array has acted on a refused write.
 const ACTED: Nanos = Nanos::from_millis(20);
 /// Attempts to give back a member that cannot be taken for now.
 const TRIES: u32 = 200;
@@ -106,7 +106,7 @@ impl Chaos {
         while self.life.refusals.is_armed() {
             self.life.env.timer.sleep(LOOK).await;
         }
-        // Only then may a disk be unplugged: not two members are lost at once.
+        // Only then may a disk be unplugged, so that no two members are lost at once.
         self.life.env.timer.sleep(ACTED).await;
         if self.life.refusals.count.get() > before {
             self.meet_places(before);
@@ -118,7 +118,7 @@ impl Chaos {
         }
     }
 
-    /// Has `disk` refuse some `writes` of metadata of one kind; for how long.
+    /// Has `disk` refuse some `writes` of metadata of one kind. Returns the time to wait for that.
     async fn refuse_metadata(&mut self, disk: usize, writes: u64) -> Nanos {
         let data_at = self.life.data_at.get();
         let (from, to) = match self.refusing.below(3) {
@@ -131,7 +131,7 @@ impl Chaos {
         self.life.refuse(disk, writes, within, skipped);
         let events = if from == 0 { skipped + 1 } else { 0 };
         for since in 0..events {
-            // Each is an event, which all members get.
+            // Each is an event, and all members get its superblocks.
             let scrubbed = Scrubbed {
                 since: since + 1,
                 ended: false,
@@ -219,8 +219,8 @@ impl Chaos {
         self.life.array.report().members[role].state
     }
 
-    /// True if a member that is being filled may be lost. Losing a copy of a serving member is no
-    /// loss of data, but the serving member may be lost too.
+    /// True if a member that is being filled may be lost. The loss of a serving member's copy would
+    /// cost nothing, but the loss of the serving member would.
     fn may_lose(&self) -> bool {
         self.life.scenario.losses || self.life.scenario.trouble != Trouble::Replaces
     }

@@ -64,7 +64,7 @@ async fn charge<'a>(life: &'a Life, sectors: &Range<u64>) -> Charge<'a> {
     Charge(life, need)
 }
 
-/// Where the next operation goes: mostly near the front, so that clients meet.
+/// The sectors of the next operation: mostly near the front, so that clients meet.
 fn place(rng: &mut Rng, life: &Life) -> Range<u64> {
     let total = life.sectors;
     let width = life.width;
@@ -208,7 +208,7 @@ fn is_excused(life: &Life, sectors: &Range<u64>) -> bool {
     merges || computes || (life.tolerant && life.scenario.block.0 > 1)
 }
 
-/// An error that nothing explains is wrong.
+/// An error without an explanation is a violation.
 fn judge(
     life: &Life,
     verb: &str,

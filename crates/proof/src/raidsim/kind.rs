@@ -12,7 +12,7 @@ pub enum Trouble {
     None,
     /// Metadata of one member cannot be read, now and then or until the metadata is written.
     Metadata,
-    /// A member does not answer, for a while or for ever, or slowly; writes land late.
+    /// A member is unresponsive, for a while or for ever, or answers slowly; writes land late.
     Hangs,
     /// Members are replaced, sound ones too.
     Replaces,
@@ -45,7 +45,7 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// That of `seed`.
+    /// The trouble of `seed`.
     pub(super) fn of(seed: u64) -> Trouble {
         match Rng::fork(seed, TROUBLE).below(100) {
             0..5 => Trouble::Metadata,

@@ -28,11 +28,11 @@ pub(crate) struct Outside {
     pub(crate) report: RefCell<Report>,
     /// The arrays of which disks were unplugged since the arrays started.
     pub(super) blinked: RefCell<BTreeSet<usize>>,
-    /// The units that are unplugged, or do not answer.
+    /// The units that are unplugged or unresponsive.
     pub(crate) dead: RefCell<BTreeSet<usize>>,
-    /// The unit whose shape has changed.
+    /// The unit with a changed shape.
     pub(crate) reshaped: Cell<Option<usize>>,
-    /// Bad sectors and missing members together may take data.
+    /// Bad sectors and missing members together may cost data.
     pub(crate) tolerant: bool,
     pub(crate) refusals: Rc<Refusals>,
     /// Restarts of each unit's server.
@@ -64,7 +64,7 @@ pub(crate) struct Outside {
     pub(super) partial_writes: Cell<u64>,
     pub(super) doing: Cell<Option<Class>>,
     pub(super) data_at: Cell<u64>,
-    /// The sectors that are lost together; 0 if a write that fails costs no other.
+    /// Number of sectors that are lost together; 0 if a failed write costs no other sectors.
     pub(super) stripe: Cell<u64>,
     pub(super) rng: RefCell<Rng>,
 }
@@ -315,7 +315,7 @@ impl Life {
         }
     }
 
-    /// A write of `sectors` failed, which may have cost more than those.
+    /// A write of `sectors` failed, which may have cost more than `sectors`.
     pub(crate) fn lose_stripes(&self, sectors: &Range<u64>) {
         if self.stripe.get() > 0 {
             let stripes = self.stripes(sectors);

@@ -90,7 +90,7 @@ impl Model {
         }
     }
 
-    /// This history parts from the others: none of its values is one of theirs.
+    /// This history parts from the others: none of its later values occurs in theirs.
     pub fn go_apart(&mut self) {
         self.clock += 1 << 32;
     }

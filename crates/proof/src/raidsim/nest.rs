@@ -11,7 +11,7 @@ use raid::{Array, Candidate, Level, Plan, Start, assemble, create};
 use shard::Local;
 use sim::{Rng, SimDriver};
 
-/// Where the data of a member begins at most.
+/// The latest begin of a member's data.
 const META: Sectors = Sectors(4096);
 
 /// The members of `scenario`: the level of each, and its number of disks.
@@ -89,7 +89,7 @@ impl Outside {
         Ok(())
     }
 
-    /// Assembles the arrays that are members and whose disks are there.
+    /// Assembles the arrays that are members, if their disks are there.
     pub(super) async fn start_inner(&self, local: &Local<SimDriver>) -> IoResult {
         self.blinked.borrow_mut().clear();
         self.inner.borrow_mut().clear();
@@ -120,7 +120,7 @@ impl Outside {
             }
             return Ok(());
         };
-        // Only a start finds out the writes that the disks forgot while no one looked.
+        // Only a start of the array finds the writes that its disks forgot unnoticed.
         if self.blinked.borrow_mut().remove(&unit) || array.report().down.is_some() {
             self.meet(Class::NestedDown);
             array.release().await;

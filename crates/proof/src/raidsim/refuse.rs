@@ -11,7 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// Everywhere.
+/// All of a disk.
 pub(crate) const ANYWHERE: Extent = Extent {
     start: Lba::ZERO,
     len: Sectors(u64::MAX),

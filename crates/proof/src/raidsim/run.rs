@@ -127,7 +127,7 @@ fn run_once(scenario: Scenario) -> Report {
     let lives = outside.scenario.lives;
     let rest = match outside.scenario.trouble {
         Trouble::Idles => REST_MAX.0 * lives,
-        // A silent member is waited for.
+        // The array waits for an unresponsive member.
         Trouble::Hangs => TIME_MAX.0 * lives,
         _ => 0,
     };

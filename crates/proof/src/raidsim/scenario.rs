@@ -18,9 +18,9 @@ pub struct Scenario {
     pub seed: u64,
     /// The array's level.
     pub level: Level,
-    /// Its members.
+    /// Number of members.
     pub members: usize,
-    /// Spares beside them.
+    /// Number of spares.
     pub spares: usize,
     /// Its chunk.
     pub chunk: Sectors,
@@ -34,7 +34,7 @@ pub struct Scenario {
     pub operations: u64,
     /// Longest rest of a client, now and then.
     pub rest: Nanos,
-    /// Of a hundred operations, so many flush.
+    /// Number of flushes in a hundred operations.
     pub flushes: u64,
     /// Lives: each but the last ends with a loss of power.
     pub lives: u64,
@@ -61,7 +61,7 @@ pub struct Scenario {
     pub rewrites: u32,
     /// Time that a spare leaves a lost member to come back.
     pub spare_delay: Nanos,
-    /// Disks that the array is not made with.
+    /// Number of disks that are no part of the array at first.
     pub extra: usize,
 }
 

@@ -224,7 +224,8 @@ impl Parting {
         self.end(&life).await;
     }
 
-    /// The stale legs alone. No administrator declares the others lost.
+    /// Starts the stale legs alone, though no administrator declares the others lost: the array has
+    /// to refuse.
     async fn start_stale(self: Rc<Self>, local: Local<SimDriver>) {
         self.follow(1);
         match begin(&self.outside, &local, self.units(1), false).await {
@@ -235,7 +236,7 @@ impl Parting {
         }
     }
 
-    /// The stale legs alone, by force.
+    /// Starts the stale legs alone, by force.
     async fn force(self: Rc<Self>, local: Local<SimDriver>) {
         self.follow(1);
         self.forced.set(true);
@@ -251,7 +252,7 @@ impl Parting {
         self.end(&life).await;
     }
 
-    /// The legs that continued do so again.
+    /// Runs the legs that continued once more.
     async fn go_on(self: Rc<Self>, local: Local<SimDriver>) {
         self.follow(0);
         let Some(life) = self.begin(&local, 3, 0, false).await else {
@@ -261,7 +262,7 @@ impl Parting {
         self.end(&life).await;
     }
 
-    /// All are there.
+    /// Starts the array with all legs there.
     async fn meet(self: Rc<Self>, local: Local<SimDriver>) {
         let mut all: Vec<usize> = (0..self.outside.units.len()).collect();
         self.rng.borrow_mut().shuffle(&mut all);
@@ -291,7 +292,7 @@ impl Parting {
         }
     }
 
-    /// An administrator chooses a side; the other is overwritten.
+    /// Starts the side that an administrator chooses; the other is overwritten.
     async fn choose(&self, local: &Local<SimDriver>) {
         let chosen = self.rng.borrow_mut().below(2) as usize;
         self.follow(chosen);

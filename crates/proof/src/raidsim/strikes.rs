@@ -1,5 +1,5 @@
-//! The troublemaker's work in scenarios of one kind: it hangs, replaces, or loses several members,
-//! or gives one back while a spare takes its place.
+//! The troublemaker's work in scenarios of one kind: members that hang, are replaced, are lost
+//! together, or return while a spare takes their place.
 
 use super::between::blank;
 use super::chaos::{Chaos, LOOK};

@@ -11,9 +11,9 @@ use sim::{Effect, Ops, Plan, Rng, Rule, When};
 
 /// Draws whether clients discard.
 const DISCARDS: u64 = 908;
-/// Where superblocks end.
+/// The end of superblocks.
 const SUPERBLOCKS: Sectors = Sectors(16);
-/// Where an array of two copies of its superblock has its write-intent bitmap.
+/// The place of the write-intent bitmap, after two copies of the superblock.
 const BITMAP: Extent = Extent {
     start: Lba(16),
     len: Sectors(8),

@@ -19,8 +19,8 @@ use block::{
 use std::cell::Cell;
 
 const HEAD: Sectors = Sectors(8);
-/// Reads of a block that are repeated in a copy. A failed copy leaves a single leg, so a copy
-/// survives passing errors.
+/// Repetitions of a failed read of a copy. A failed copy leaves a single leg, so a copy tolerates
+/// passing errors.
 const COPY_RETRIES: u32 = 6;
 const MAGIC: u64 = 0x6873_6d69_7272_6f72;
 

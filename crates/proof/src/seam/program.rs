@@ -44,7 +44,7 @@ struct Step {
 /// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Makes the scripts.
+    /// The seed of the scripts.
     pub seed: u64,
     /// The number of this run on the same disks; numbers of writes differ by the run.
     pub boot: u64,
@@ -123,7 +123,7 @@ pub fn run<H: Host>(host: &mut H, scenario: &Scenario, targets: &Targets, record
 /// Ends the device's shard when sent to.
 struct Stop(Cell<Option<oneshot::Sender<()>>>);
 
-/// Set once the mirror serves or cannot.
+/// Set once the mirror serves, or cannot serve.
 struct Ready(bool);
 
 async fn back<D: Driver>(

@@ -51,7 +51,7 @@ fn psql(sockets: &Path) -> Command {
     command
 }
 
-/// Makes a database in `data` with empty tables; the server does not run after.
+/// Makes a database in `data` with empty tables. The server does not run afterwards.
 pub(super) fn create(data: &Path, sockets: &Path) -> Result<(), String> {
     let text = |error: std::io::Error| error.to_string();
     std::fs::create_dir_all(data).map_err(text)?;
@@ -142,7 +142,8 @@ impl Server {
         Ok(command)
     }
 
-    /// Every row of `committed` is there, and no part of a transaction.
+    /// Checks that every row of `committed` is there, and no part of a transaction. Returns the
+    /// number of rows.
     pub(super) fn verify(&self, committed: impl Iterator<Item = u64>) -> Result<u64, String> {
         let rows = self.rows()?;
         let lost: Vec<u64> = committed.filter(|number| !rows.contains(number)).collect();
@@ -152,7 +153,7 @@ impl Server {
         }
     }
 
-    /// The rows that are there; no part of a transaction is.
+    /// Returns the rows that are there, and checks that no part of a transaction is.
     pub(super) fn rows(&self) -> Result<BTreeSet<u64>, String> {
         let one = |query: &str| run(psql(&self.sockets).args(["-c", query]));
         let rows = one("select id from history where what = repeat(md5(id::text), 8)")?;
@@ -236,7 +237,7 @@ impl Drop for Client {
     }
 }
 
-/// `e2fsck` replays the journal and finds nothing wrong then.
+/// Has `e2fsck` replay the journal, and checks that a second run finds no error.
 pub(super) fn check_file_system(image: &Path) -> Result<(), String> {
     let (status, text) = outcome(tool("e2fsck").arg("-p").arg(image))?;
     if !matches!(status, 0 | 1) {

@@ -27,9 +27,9 @@ const LOG_BYTES: u64 = 64 << 20;
 pub struct KillRequest {
     /// Daemons to kill.
     pub rounds: u64,
-    /// Draws when each is killed.
+    /// Draws the moment of each kill.
     pub seed: u64,
-    /// Where the files go, half a gigabyte.
+    /// The directory of the files, half a gigabyte.
     pub directory: PathBuf,
     /// The executable of hotset.
     pub program: PathBuf,

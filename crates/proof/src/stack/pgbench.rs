@@ -36,7 +36,7 @@ pub struct BenchRequest {
     pub seconds: u64,
     /// The model of the origin's disk.
     pub model: String,
-    /// Where the files go, three gigabytes at most.
+    /// The directory of the files, three gigabytes at most.
     pub directory: PathBuf,
     /// The executable of hotset.
     pub program: PathBuf,
@@ -138,7 +138,7 @@ fn measure(request: &BenchRequest, order: Option<Cleaning>) -> Result<(f64, f64)
     place.make()?;
     let (mount, sockets) = (place.path("mount"), place.path("sockets"));
     let start = |mounted: &Mounted| Server::start(&mounted.at().join("data"), &sockets);
-    // On the file itself, which takes no time.
+    // Fills the origin's file itself, since that takes no modelled time.
     let mounted = Mounted::new(&place.path("origin"), &mount)?;
     let server = start(&mounted)?;
     server.fill(SCALE)?;

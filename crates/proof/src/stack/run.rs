@@ -30,7 +30,7 @@ pub struct Request {
     pub cuts_max: usize,
     /// Draws the cuts, and the image of each.
     pub seed: u64,
-    /// Where the files go, half a gigabyte.
+    /// The directory of the files, half a gigabyte.
     pub directory: PathBuf,
     /// The executable of hotset.
     pub program: PathBuf,

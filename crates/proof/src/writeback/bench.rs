@@ -31,15 +31,15 @@ pub(super) struct Bench {
     pub(super) stages: Rc<Stages>,
     medium: Medium,
     journal_medium: Option<Medium>,
-    /// Known durably: the journal that is replayed.
+    /// The journal that is replayed, known durably.
     journal_uuid: Cell<Option<Uuid>>,
-    /// For replays.
+    /// The memory of replays.
     memory: Pool,
     next: Cell<usize>,
     incarnation: Cell<u32>,
     version: Cell<Value>,
     plugged: [Cell<bool>; 2],
-    /// Known durably: the content of the device is not the truth.
+    /// The content of the device is not the truth, known durably.
     lost: [Cell<bool>; 2],
     /// The device holds all acknowledged writes, unless it loses its power.
     whole: [Cell<bool>; 2],
@@ -194,7 +194,7 @@ impl Bench {
         }
     }
 
-    /// All members of the log are current, and the daemon serves.
+    /// Each plugged copy of the log is current, and the daemon serves.
     pub(super) fn opened(&self, copies: usize) {
         for (whole, plugged) in self.whole.iter().zip(&self.plugged) {
             whole.set(plugged.get());
@@ -222,8 +222,8 @@ impl Bench {
         }
     }
 
-    /// Without one copy nothing may be dirty, since both copies may be lost. Writes that an earlier
-    /// cut took stay in the history until all is read back.
+    /// Checks the origin once the log has recorded that nothing is dirty: both copies may then be
+    /// lost. Writes that an earlier cut took stay in the history until all is read back.
     fn owes_nothing(&self) {
         let mut bytes = vec![0; (SECTORS * SECTOR_BYTES) as usize];
         self.medium.latest(block::Lba::ZERO, &mut bytes);
@@ -364,7 +364,7 @@ impl Bench {
     }
 }
 
-/// The bench as the daemon sees it: reports on members are durable after a while.
+/// The bench as the daemon sees it: its records of members are durable after a while.
 pub(super) struct Ledger(pub(super) Rc<Bench>, pub(super) Timer);
 
 impl Members for Ledger {

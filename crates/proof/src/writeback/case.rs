@@ -12,7 +12,7 @@ pub(super) const ORIGIN: Domain = Domain(1);
 pub(super) const COPIES: [Domain; 2] = [Domain(2), Domain(4)];
 /// The power domain of the journal.
 pub(super) const JOURNAL: Domain = Domain(5);
-/// The daemon's own: a kill of the process.
+/// The daemon's own "power domain": a kill of the process.
 pub(super) const DAEMON: Domain = Domain(3);
 
 /// The size of the volume.
@@ -30,17 +30,17 @@ const HALVES: [u64; 2] = [JOURNAL_HALF_MIN, 3 * JOURNAL_HALF_MIN];
 pub enum Step {
     /// Reads sectors.
     Read(Range<u64>),
-    /// Writes them; `true` forces unit access.
+    /// Writes sectors; `true` forces unit access.
     Write(Range<u64>, bool),
-    /// Zeroes them.
+    /// Zeroes sectors.
     Zero(Range<u64>),
-    /// Discards them.
+    /// Discards sectors.
     Discard(Range<u64>),
     /// Flushes.
     Flush,
     /// Does nothing for a time.
     Pause(Nanos),
-    /// All that is owed goes to the origin.
+    /// Writes back all dirty data.
     Drain,
     /// Unplugs a device of the pool.
     Unplug(usize),
@@ -51,9 +51,9 @@ pub enum Step {
 pub struct Loss {
     /// The origin loses its power.
     pub origin: bool,
-    /// Devices of the pool lose theirs.
+    /// Devices of the pool lose their power.
     pub copies: [bool; 2],
-    /// The journal loses its.
+    /// The journal loses its power.
     pub journal: bool,
 }
 
@@ -62,7 +62,7 @@ pub struct Loss {
 pub struct Cut {
     /// Disk steps after the life began; with `amid`, microseconds.
     pub after: u64,
-    /// The stage that the cut waits for after that, and cuts.
+    /// The stage that the cut waits for after that.
     pub amid: Option<Stage>,
     /// The parts that stop.
     pub loss: Loss,
@@ -110,7 +110,7 @@ pub struct Case {
 pub struct JournalCase {
     /// Blocks of each half.
     pub half: u64,
-    /// Service times.
+    /// Service times of the journal.
     pub time: Span,
     /// The probability that a write to the journal fails.
     pub fails: f64,
@@ -175,7 +175,7 @@ fn cut(rng: &mut Rng, loses: bool, cleaning: Cleaning) -> Cut {
         0 if loses => [Stage::Loss, Stage::Degraded][rng.below(2) as usize],
         _ => stages[rng.below(stages.len() as u64) as usize],
     });
-    // A cut amid a rare stage takes the first chance.
+    // A cut amid a rare stage waits for that stage from early on.
     let common = !matches!(
         amid,
         Some(

@@ -174,8 +174,8 @@ impl History {
         }
     }
 
-    /// The values that may be read of a sector now, by a client whose reads overlap no other's
-    /// change.
+    /// The values that may be read of a sector now, by a client with reads that overlap no change
+    /// of another.
     pub fn may_read(&self, sector: usize) -> Vec<Value> {
         let changes = || self.sectors[sector].iter().map(|number| &self.ops[*number]);
         let surely = |c: &&Change| c.over.is_some() && !c.uncertain;

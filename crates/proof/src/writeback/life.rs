@@ -23,13 +23,13 @@ const AMID_LOG: u64 = 17;
 /// Attempts to flush the origin before a life begins.
 const ATTEMPTS: u32 = 50;
 
-/// Names the log.
+/// The name of the log.
 const LOG: Uuid = Uuid(77);
 
 type Leaf = Disk<SimDriver>;
 type Served = Gate<WriteBack<Leaf>>;
 
-/// Lives until the script is used up.
+/// Runs the life until the script is used up.
 pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>, cut: Option<Cut>) {
     watch(&bench, &local, cut);
     let log = match open(&bench, &local).await {
@@ -70,7 +70,8 @@ fn watch(bench: &Rc<Bench>, local: &Local<SimDriver>, cut: Option<Cut>) {
     let mut rng = Rng::fork(bench.case.seed, 33 + cut.after);
     local.env().spawn.spawn(async move {
         timer.sleep(Nanos::from_micros(cut.after)).await;
-        // Cuts early in the stage or late. A stage that ends before is followed by the next.
+        // Cuts early in the stage or late. If the stage ends before the cut, waits for the next
+        // one.
         loop {
             bench.stages.until(stage).await;
             let most = 1 << rng.between(1, AMID_LOG);
@@ -148,7 +149,7 @@ async fn open(bench: &Rc<Bench>, local: &Local<SimDriver>) -> IoResult<WriteBack
     Ok(log)
 }
 
-/// The journal that is known durably, else a new one, unless that fails.
+/// Opens the journal that is known durably, or makes a new one, unless that fails.
 async fn journal(
     bench: &Rc<Bench>,
     local: &Local<SimDriver>,

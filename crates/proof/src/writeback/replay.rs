@@ -52,7 +52,7 @@ fn refused() -> IoError {
     IoError::new(Kind::Other, "it is only read")
 }
 
-/// A disk as found.
+/// A disk as found, for reading alone.
 struct Found {
     geometry: Geometry,
     medium: Medium,

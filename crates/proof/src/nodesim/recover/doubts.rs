@@ -8,7 +8,7 @@ use simnode::{Direct, Running};
 use writelog::Cleaning;
 
 impl Rig {
-    /// A disk's bytes become others.
+    /// Changes a disk's bytes.
     fn spoil(&mut self, path: &'static str, change: impl FnOnce(&mut [u8])) {
         let mut bytes = self.bytes(path);
         change(&mut bytes);
@@ -184,7 +184,7 @@ fn noise_in_a_first_superblock_has_no_effect() {
             rig.has_it_all(2);
         }
     }
-    // Nor if nothing else says so.
+    // Nor if no other place records that.
     let mut rig = Rig::new(Cleaning::Ordered);
     rig.spoil("/log0", whole);
     rig.machine.pull("/log1");

@@ -165,7 +165,7 @@ impl Harms {
         self.outside.meet(Class::NoWitness);
     }
 
-    /// Blocks of records that no other record calls durable or complete. Rot there looks like a
+    /// Blocks of records that no other record marks as durable or complete. Rot there looks like a
     /// write that a power cut tore, or that the device acknowledged and lost. A sole copy shows no
     /// difference.
     fn unproved(&self, medium: &Medium, log: Uuid) -> BTreeSet<u64> {
@@ -183,8 +183,8 @@ impl Harms {
             .collect()
     }
 
-    /// Damages a block of a current copy that has some. A copy that is to be `alone` gets no damage
-    /// in a record that may never have been whole.
+    /// Damages a used block of a current copy. A copy that is to be `alone` gets no damage in a
+    /// record that may never have been whole.
     fn damage(&mut self, alone: bool) -> Option<Damage> {
         let known = self.outside.known()?;
         let mask = known.mask;

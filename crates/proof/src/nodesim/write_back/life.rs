@@ -32,7 +32,7 @@ enum Strike {
     Back(usize),
     /// The n-th metadata write of a copy fails.
     Metadata(usize, u64),
-    /// The n-th metadata write of the witness fails.
+    /// The n-th write of the witness fails.
     Witness(u64),
     Pause(Nanos),
     /// The log is discarded, and begun again.
@@ -86,7 +86,7 @@ struct Course {
     mood: Mood,
 }
 
-/// Lives once; a damaged copy is the only fault of its life.
+/// Runs one life; a damaged copy is the only fault of its life.
 pub(super) fn one(
     outside: &Rc<Outside>,
     sim: &mut Sim,

@@ -95,7 +95,7 @@ impl Disk {
         }
     }
 
-    /// The power goes now: adds every image that may be left.
+    /// Adds every image that may be left if the power goes now.
     fn photograph(&mut self) {
         let mut images = vec![Vec::new()];
         for sector in &self.medium {

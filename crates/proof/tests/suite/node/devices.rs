@@ -158,7 +158,7 @@ fn a_pool_device_that_was_late_is_back_with_its_lines_by_itself() {
         assert_eq!(bench.hits().await, LINES);
         let refused = bench.node.ask(readmit.clone()).await.unwrap_err();
         assert!(refused.contains("was not ejected"), "{refused}");
-        // A readmission by hand waits for no delay.
+        // A readmission by hand has no delay.
         bench.machine.silence("/ssd");
         bench.write(150).await;
         bench.machine.unsilence("/ssd");
