@@ -1,10 +1,10 @@
 //! Serves the requests of a port from a device: one task a tag, through a `Gate`.
 //!
 //! Invariants:
-//!     a write is taken before it is answered, refused ones too
+//!     a write's data is taken before the answer, of refused writes too
 //!     bytes of requests in hand <= the limit; a tag that waits holds none
-//!     a server that stops answers what it has begun, and begins nothing: what else its
-//!     tags hold waits for the next server
+//!     a server that stops answers its begun requests, and begins none: other requests of its
+//!     tags wait for the next server
 //!
 //! Not here: how a port comes to be (`ublk`, `uring`).
 

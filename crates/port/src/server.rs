@@ -7,21 +7,21 @@ use block::{
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// How a port is served.
+/// The options of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Refuse everything that writes.
+    /// Refuses everything that writes.
     pub read_only: bool,
     /// Bytes of requests in hand at one time.
     pub memory_bytes_max: usize,
 }
 
-/// What was asked, since the beginning.
+/// Counts since the beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Requests answered.
     pub requests: u64,
-    /// Those that failed.
+    /// Requests that failed.
     pub errors: u64,
 }
 
@@ -34,9 +34,9 @@ pub struct Server<P, D> {
     /// The bytes of requests that may still be in hand.
     bytes: Semaphore,
     stats: Cell<Stats>,
-    /// Tags whose tasks have not ended.
+    /// Number of tags with tasks that have not ended.
     tags: Cell<u16>,
-    /// Requests begun and not answered.
+    /// Number of requests begun and not answered.
     in_hand: Cell<u16>,
     stopping: Cell<bool>,
     /// One of the three has changed.
@@ -44,7 +44,7 @@ pub struct Server<P, D> {
 }
 
 impl<P: Port, D: Device> Server<P, D> {
-    /// Begins to serve `port` from what is behind `gate`.
+    /// Begins to serve `port` from the device of `gate`.
     pub fn begin(port: P, gate: Gate<D>, options: Options, env: Env) -> Rc<Server<P, D>> {
         let tags = port.tags();
         let server = Rc::new(Server {
@@ -70,17 +70,17 @@ impl<P: Port, D: Device> Server<P, D> {
         server
     }
 
-    /// What was asked so far.
+    /// The counts so far.
     pub fn stats(&self) -> Stats {
         self.stats.get()
     }
 
-    /// How many tags are served.
+    /// Number of tags that are served.
     pub fn tags(&self) -> u16 {
         self.tags.get()
     }
 
-    /// Requests begun and not answered.
+    /// Number of requests begun and not answered.
     pub fn in_hand(&self) -> u16 {
         self.in_hand.get()
     }
@@ -90,8 +90,8 @@ impl<P: Port, D: Device> Server<P, D> {
         self.changed.until(|| self.tags.get() == 0).await;
     }
 
-    /// Begins no further request, and waits until those begun are answered, at most for
-    /// `grace`. Returns whether they are. The port stays as it is.
+    /// Begins no further request, and waits until those begun are answered, at most for `grace`.
+    /// Returns true if all are. The port stays as it is.
     pub async fn stop(&self, grace: Nanos) -> bool {
         self.stopping.set(true);
         let answered = self.changed.until(|| self.in_hand.get() == 0);
@@ -124,7 +124,7 @@ impl<P: Port, D: Device> Server<P, D> {
     }
 
     async fn answer(&self, tag: Tag, request: Request) -> Answer {
-        // Given back before the answer is: an answer's bytes live until the driver has
+        // The memory is given back before the answer: an answer's bytes live until the driver has
         // taken them in, at the end of this turn.
         let bytes = request.bytes().min(self.options.memory_bytes_max);
         let _held = self.bytes.take(bytes).await;

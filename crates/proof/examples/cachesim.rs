@@ -1,6 +1,6 @@
-//! Runs the simulation campaign of the cache engine; exits with 1 on a
-//! violation, with 3 if many runs left a class unmet. With `--first` it ends at the first
-//! violation, which is what mutations are tried with.
+//! Runs the simulation campaign of the cache engine; exits with 1 on a violation, with 3 if many
+//! runs left a class unmet. With `--first` the campaign ends at the first violation; mutations are
+//! tried so.
 //!
 //! `cachesim --seeds N --start S --threads T --first`
 
@@ -10,7 +10,7 @@ use proof::campaign::{is_violated, over};
 use proof::mutants::VIOLATION;
 use std::process::ExitCode;
 
-/// From here on a campaign is expected to meet every class.
+/// Number of seeds from which on a campaign is expected to meet every class.
 const SEEDS_FOR_ALL_CLASSES: u64 = 300;
 
 fn main() -> ExitCode {

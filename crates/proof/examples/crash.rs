@@ -1,6 +1,6 @@
-//! A campaign of the crash laboratory, of cases and then of flips, that ends at the
-//! first violation with status 1: what mutations are tried with. With `--all` it runs
-//! every case, and no flips, and prints what they met; one that fails alone, made smaller.
+//! A campaign of the crash laboratory, of cases and then of flips, that ends at the first violation
+//! with status 1; mutations are tried so. With `--all` the campaign runs every case, and no flips,
+//! and prints the situations met. A single case that fails is printed made smaller.
 //!
 //! `crash --seeds N --start S --all`
 

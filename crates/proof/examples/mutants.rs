@@ -1,9 +1,9 @@
-//! Tries every mutation of a set on a copy of the workspace; exits with 1 if
-//! one survives its campaign. Run it from the workspace's root.
+//! Tries every mutation of a set on a copy of the workspace; exits with 1 if one survives its
+//! campaign. The working directory must be the workspace's root.
 //!
 //! `mutants [--name TEXT] SET CAMPAIGN [ARGUMENT...]`, such as
-//! `mutants crates/proof/mutations/cache.toml cachesim --seeds 2000`; with a text, those
-//! whose name has it
+//! `mutants crates/proof/mutations/cache.toml cachesim --seeds 2000`; a text selects the mutations
+//! that have the text in their names
 
 use proof::mutants::{Copy, Fate, read};
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! Runs the campaign of nodes, or of their write-back volumes; exits with 1 on a violation. With
-//! `--first` it ends at the first one, which is what mutations are tried with.
+//! `--first` the campaign ends at the first violation; mutations are tried so.
 //!
 //! `node --seeds N --start S --threads T --first --json --write-back`
 

@@ -1,5 +1,5 @@
-//! Runs the campaign of ports; exits with 1 on a violation. With `--first` it ends at the first one,
-//! which is what mutations are tried with: a client whose request is lost waits for long.
+//! Runs the campaign of ports; exits with 1 on a violation. With `--first` the campaign ends at the
+//! first violation; mutations are tried so, since a client with a lost request waits for long.
 //!
 //! `port --seeds N --start S --first`
 

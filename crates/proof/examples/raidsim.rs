@@ -10,7 +10,7 @@ use proof::mutants::VIOLATION;
 use proof::raidsim::{Scenario, Totals, replay, run_scenario};
 use std::process::ExitCode;
 
-/// From here on a campaign is expected to meet every class.
+/// Number of seeds from which on a campaign is expected to meet every class.
 const SEEDS_FOR_ALL_CLASSES: u64 = 5000;
 
 fn main() -> ExitCode {

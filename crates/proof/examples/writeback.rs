@@ -1,5 +1,5 @@
-//! A campaign of write-back that ends at the first violation with status 1: what mutations
-//! are tried with. With `--all` it runs every case, and prints what they met.
+//! A campaign of write-back that ends at the first violation with status 1; mutations are tried so.
+//! With `--all` the campaign runs every case, and prints the situations met.
 //!
 //! `writeback --seeds N --start S --journaled --coalesced --all`
 

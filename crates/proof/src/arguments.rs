@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::process::ExitCode;
 
-/// What an example is asked for: `--seeds N --start S`, and what else it knows. Of an
-/// option that is given twice the last one counts.
+/// The arguments of an example: `--seeds N --start S`, and the example's own options. Of an option
+/// that is given twice the last one counts.
 pub struct Arguments {
-    /// How many seeds.
+    /// Number of seeds.
     pub seeds: u64,
-    /// The first.
+    /// The first seed.
     pub start: u64,
     options: BTreeMap<String, String>,
 }
 
 impl Arguments {
-    /// This program's; `known` are its other options, in which one that takes a value ends
-    /// with `=`. On a mistake the usage is printed, and the program's status is the error.
+    /// Parses this program's arguments. `known` are its own options; the name of an option with a
+    /// value ends with `=`. On a mistake the usage is printed, and the error is the program's
+    /// status.
     pub fn get(seeds: u64, known: &[&str]) -> Result<Arguments, ExitCode> {
         let given = std::env::args().skip(1).collect();
         Arguments::parse(given, seeds, known).ok_or_else(|| {
@@ -59,13 +60,13 @@ impl Arguments {
         self.start..self.start + self.seeds
     }
 
-    /// How many threads; one if nothing is said.
+    /// Number of threads; one by default.
     pub fn threads(&self) -> u64 {
         let threads = self.value("threads").and_then(|text| text.parse().ok());
         threads.unwrap_or(1).max(1)
     }
 
-    /// Whether a flag is given.
+    /// True if a flag is given.
     pub fn has(&self, name: &str) -> bool {
         self.options.contains_key(name)
     }

@@ -1,6 +1,6 @@
-//! What campaigns share: cases by seed on some threads, what they met, and what is printed.
+//! The common part of campaigns: cases by seed on some threads, their events, and the output.
 //!
-//! Invariant: what is counted of a campaign does not depend on the number of threads.
+//! Invariant: the counts of a campaign do not depend on the number of threads.
 
 use crate::classes::Situation;
 use crate::violation::Violation;
@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// From here on a campaign is expected to meet every class.
+/// Number of cases from which on a campaign is expected to meet every class.
 const CASES_FOR_ALL_CLASSES: u64 = 1000;
-/// How often a campaign says how far it is.
+/// Interval of progress messages.
 const PROGRESS_EVERY: Duration = Duration::from_secs(60);
 
 /// A campaign to be run.
@@ -36,7 +36,7 @@ impl Request {
     }
 }
 
-/// Runs the cases of `seeds` on `threads` threads, and adds up what they met.
+/// Runs the cases of `seeds` on `threads` threads, and adds up their reports.
 pub fn over<T: Default + Send, R>(
     seeds: Range<u64>,
     threads: u64,
@@ -71,8 +71,8 @@ pub fn over<T: Default + Send, R>(
     sum.into_inner().unwrap_or_else(PoisonError::into_inner).0
 }
 
-/// Runs the cases of `seeds` up to the first violation, which is printed; whether there is one.
-/// Mutations are tried so.
+/// Runs the cases of `seeds` up to the first violation, which is printed. Returns true if there is
+/// one. Mutations are tried so.
 pub fn is_violated(seeds: Range<u64>, case: impl Fn(u64) -> Option<String>) -> bool {
     for seed in seeds {
         if let Some(what) = case(seed) {
@@ -83,7 +83,7 @@ pub fn is_violated(seeds: Range<u64>, case: impl Fn(u64) -> Option<String>) -> b
     false
 }
 
-/// What `case` comes to; a panic is an error.
+/// The result of `case`; a panic is an error.
 pub(crate) fn caught<T>(case: impl FnOnce() -> T) -> Result<T, String> {
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(case));
     caught.map_err(|cause| {
@@ -98,7 +98,7 @@ pub(crate) fn caught<T>(case: impl FnOnce() -> T) -> Result<T, String> {
 pub struct Report<C> {
     /// Requests of clients that were answered.
     pub operations: u64,
-    /// What was wrong; the first of it.
+    /// The first violation.
     pub violation: Option<String>,
     met: BTreeMap<C, u64>,
 }
@@ -150,9 +150,9 @@ pub struct Summary {
     pub cases: u64,
     /// Requests of clients that were answered in all of them.
     pub operations: u64,
-    /// How often each class was met.
+    /// Count of each class.
     pub met: BTreeMap<String, u64>,
-    /// What was wrong.
+    /// The violations.
     pub violations: Vec<Violation>,
     /// Cases a second, of all threads together.
     pub cases_per_second: f64,
@@ -191,7 +191,7 @@ impl<C: Situation> Totals<C> {
     }
 }
 
-/// Carries out a request and prints the report; the error says what was wrong.
+/// Carries out a request and prints the report. The error describes the failure.
 pub fn command<C: Situation>(
     request: &Request,
     run: impl Fn(u64) -> Report<C> + Sync,
@@ -219,7 +219,7 @@ pub fn command<C: Situation>(
     verdict(&summary.violations, request.cases, &totals.missed())
 }
 
-/// Prints what was wrong, and how each is repeated.
+/// Prints the violations, and the command that repeats each.
 pub(crate) fn print_violations(violations: &[Violation]) {
     for violation in violations {
         println!("seed {}: {}", violation.seed, violation.what);
@@ -227,7 +227,7 @@ pub(crate) fn print_violations(violations: &[Violation]) {
     }
 }
 
-/// Whether a campaign is a success: nothing was wrong, and if it was long, all was met.
+/// Returns an error after a violation, or if a long campaign missed a class.
 pub(crate) fn verdict<C: std::fmt::Debug>(
     violations: &[Violation],
     cases: u64,

@@ -1,4 +1,4 @@
-//! The situations that a campaign has to meet, each with what it is.
+//! The situations that a campaign has to meet, each with its description.
 
 /// A situation that a campaign has to meet.
 pub trait Situation: Copy + Ord + Send + std::fmt::Debug + 'static {
@@ -6,11 +6,11 @@ pub trait Situation: Copy + Ord + Send + std::fmt::Debug + 'static {
     const ALL: &'static [Self];
 }
 
-/// Makes the `Class` of a campaign from the name and meaning of each.
+/// Makes the `Class` of a campaign from the name and description of each.
 macro_rules! classes {
     ($($variant:ident, $help:literal;)*) => {
-        /// A situation that the campaign has to meet; a class that it never met
-        /// is a campaign that proves nothing about it.
+        /// A situation that the campaign has to meet. A campaign that never met a class proves
+        /// nothing about that class.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
         pub enum Class {
             $(#[doc = $help] $variant,)*
@@ -20,7 +20,7 @@ macro_rules! classes {
             /// Every class.
             pub const ALL: &[Class] = &[$(Class::$variant,)*];
 
-            /// What it is.
+            /// The description.
             pub const fn help(self) -> &'static str {
                 match self { $(Class::$variant => $help,)* }
             }

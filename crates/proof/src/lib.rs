@@ -1,8 +1,8 @@
-//! What proves hotset: campaigns by seed against reference models, power cuts, kills, and
-//! faults put into the source that they must find.
+//! The proof of hotset: campaigns by seed against reference models, power cuts, kills, and
+//! mutations of the source that the campaigns must find.
 //!
-//! Without the feature `machine` only the campaigns are built, so that a fault put into
-//! the product is tried in seconds.
+//! Without the feature `machine` only the campaigns are built, so that a mutation is tried in
+//! seconds.
 
 pub mod arguments;
 pub mod cachesim;

@@ -1,19 +1,19 @@
-//! What a volume may return, over losses of power: the reference.
+//! The reference of a volume: the bytes that it may return, over losses of power.
 //!
-//! For each sector it keeps what the last acknowledged write left and what may
-//! be durable. It knows nothing of caches, lines or devices, and shares no code
+//! For each sector the reference keeps the values that the last acknowledged write left and the
+//! values that may be durable. The reference knows no caches, lines or devices, and shares no code
 //! with the engine.
 //!
-//! - A write that was acknowledged is what is read, until the next one.
-//! - A write that failed, or was cut off, may have landed or not. Once it has
-//!   been seen which, it stays so. One that may land later may do so until the daemon ends.
-//! - When the origin loses power, each sector goes back to what was durable or
-//!   to any write since then.
-//! - A flush makes durable what was acknowledged before it began; a write with
+//! - A read returns the last acknowledged write.
+//! - A write that failed, or was cut off, may have landed or not. A read decides that for good. A
+//!   write that may land later may land until the daemon ends.
+//! - When the origin loses power, each sector goes back to its durable value or to any write since
+//!   then.
+//! - A flush makes the writes durable that were acknowledged before the flush began. A write with
 //!   forced unit access is durable when acknowledged.
-//! - An origin that forgets while the daemon runs does the same unseen: until a client's
-//!   flush has failed for it, either is read, and none may succeed. From then on, as after
-//!   an invalidation when others have changed the origin, only what that holds is read.
+//! - An origin that forgets while the daemon runs does the same unseen. Until a client's flush has
+//!   failed for that loss, either value may be read, and no flush may succeed. From then on, as
+//!   after an invalidation when others have changed the origin, reads return the origin's bytes.
 
 mod sector;
 mod space;
@@ -30,10 +30,10 @@ struct Read {
     seen: Vec<Seen>,
 }
 
-/// What a sector may return to a read.
+/// The values that a read may return from one sector.
 struct Seen {
     allowed: Vec<Value>,
-    /// Nothing was in flight there, nor did it change, while it was read.
+    /// No write was in flight to the sector, and the sector did not change, during the read.
     quiet: bool,
 }
 
@@ -52,10 +52,10 @@ pub struct Model {
     next: u64,
     /// Writes that have ended.
     ended: u64,
-    /// How often the origin forgot, and how much of that was reported.
+    /// Losses of the origin, and how many of them were reported.
     losses: u64,
     reported: u64,
-    /// Writes that had ended when it forgot last.
+    /// Writes that had ended at the last loss.
     lost_to: u64,
 }
 
@@ -67,7 +67,7 @@ pub struct FlushMark {
     reported: u64,
 }
 
-/// What each sector of a volume held at a moment when nothing was in flight.
+/// The values of each sector at a moment when nothing was in flight.
 #[derive(Clone)]
 pub struct Saved(Vec<Vec<Value>>);
 
@@ -86,8 +86,8 @@ impl Model {
         }
     }
 
-    /// A volume of zeroes whose values are all greater than `first`, so that they
-    /// differ from another's.
+    /// A volume of zeroes. Its versions are all greater than `first`, and so differ from those of
+    /// another volume.
     #[cfg(feature = "machine")]
     pub fn numbered_from(space: Space, first: Value) -> Model {
         Model {
@@ -121,7 +121,7 @@ impl Model {
         }
     }
 
-    /// It has ended, and is durable if `durable`.
+    /// Ends a change; `durable` if the change is durable.
     pub fn end(&mut self, sectors: &Range<u64>, value: Value, done: bool, durable: bool) {
         self.ended += 1;
         let ended = Ended {
@@ -134,7 +134,7 @@ impl Model {
         for sector in self.of(sectors) {
             let meanwhile = sector.ends(value) != losses;
             if done && meanwhile && !durable {
-                // Its answer may have been on its way when the origin forgot.
+                // The acknowledgement may have been in flight when the origin forgot.
                 sector.unsettled = losses > reported;
                 sector.tail.push(Ended {
                     acknowledged: losses > reported,
@@ -159,7 +159,7 @@ impl Model {
         }
     }
 
-    /// Nobody waits for it any more, or it has failed and may land yet.
+    /// Ends a change that no client waits for any more, or that failed and may land yet.
     pub fn abandon(&mut self, sectors: &Range<u64>, value: Value) {
         for sector in self.of(sectors) {
             sector.ends(value);
@@ -176,7 +176,7 @@ impl Model {
         }
     }
 
-    /// It was acknowledged.
+    /// The flush of `mark` was acknowledged.
     pub fn end_flush(&mut self, mark: FlushMark) {
         for sector in &mut self.sectors {
             let covered = |ended: &Ended| ended.acknowledged && ended.number <= mark.ended;
@@ -191,23 +191,24 @@ impl Model {
         }
     }
 
-    /// Whether a flush that failed had a loss to report to a client.
+    /// True if the origin had a loss to report to a client when a flush failed.
     pub fn may_fail(&self, mark: FlushMark) -> bool {
         self.losses > mark.reported
     }
 
-    /// Whether fewer losses were reported to clients than to who has had `losses`.
+    /// True if fewer losses were reported to clients than `losses`, which an administrator has had.
     pub fn knows_less(&self, losses: u64) -> bool {
         self.reported < losses
     }
 
-    /// How often the origin forgot, as far as it may be reported.
+    /// Losses of the origin, as far as they may be reported.
     pub fn losses(&self) -> u64 {
         self.losses
     }
 
-    /// What is durable on the origin from sector `start`, in one window. `Err` says
-    /// which sector lacks what an acknowledged flush, or forced write, covered.
+    /// Compares the bytes that are durable on the origin from sector `start`, in one window. The
+    /// error names the sector that lacks a write which an acknowledged flush, or forced write,
+    /// covered.
     pub fn holds_durably(&mut self, start: u64, bytes: &[u8]) -> Result<(), String> {
         let sectors = start..start + bytes.len() as u64 / 512;
         for ((at, sector), bytes) in (start..)
@@ -229,7 +230,7 @@ impl Model {
         Ok(())
     }
 
-    /// The origin loses what it has not made durable, and goes on.
+    /// The origin loses the writes that are not durable, and goes on.
     pub fn forget(&mut self) {
         self.losses += 1;
         self.lost_to = self.ended;
@@ -242,13 +243,13 @@ impl Model {
         self.suspect_reads();
     }
 
-    /// A client's flush has failed for what the origin forgot: the client knows.
-    /// Whether it is sure to be the last that was forgotten: then the origin's bytes
-    /// are to be given to [`Model::settle`]. One that was `away` fails once more.
+    /// A client's flush has failed for a loss of the origin, so the client knows of the loss.
+    /// Returns true if that loss is sure to be the last one: the origin's bytes are to be given to
+    /// [`Model::settle`] then. A flush of an origin that was `away` fails once more.
     pub fn report_loss(&mut self, mark: FlushMark, away: bool) -> bool {
         self.reported = self.losses;
         let unsure = self.losses > mark.losses && self.losses > mark.reported + 1;
-        // A write may have been lost with it that is acknowledged later.
+        // A write that is acknowledged later may have been lost too.
         let in_flight = self.sectors.iter().any(|s| !s.pending.is_empty());
         self.losses += u64::from(unsure || away || in_flight);
         let lost_to = self.lost_to;
@@ -263,13 +264,13 @@ impl Model {
         self.losses += 1;
     }
 
-    /// What a quiesced volume holds.
+    /// The values of a quiesced volume.
     pub fn save(&self) -> Saved {
         let held = |s: &Sector| s.now.iter().chain(&s.loose).copied().collect();
         Saved(self.sectors.iter().map(held).collect())
     }
 
-    /// Others have made the origin durably what it was.
+    /// Others have durably restored the origin to `saved`.
     pub fn restore(&mut self, saved: &Saved) {
         for (sector, held) in self.sectors.iter_mut().zip(&saved.0) {
             sector.tail.clear();
@@ -289,8 +290,8 @@ impl Model {
         }
     }
 
-    /// From now on only the content of the origin may be read, which are these bytes
-    /// from sector `start`, in one window. `Err` says what it must not hold.
+    /// From now on only the content of the origin may be read: these bytes from sector `start`, in
+    /// one window. The error names a sector whose bytes are not allowed.
     pub fn settle(&mut self, start: u64, bytes: &[u8]) -> Result<(), String> {
         let sectors = start..start + bytes.len() as u64 / 512;
         for ((at, sector), bytes) in (start..)
@@ -310,13 +311,13 @@ impl Model {
         Ok(())
     }
 
-    /// Whether no abandoned write may land, and all has been reported.
+    /// True if no abandoned write may land in `sectors`, and all losses have been reported.
     pub fn is_certain(&mut self, sectors: &Range<u64>) -> bool {
         let sectors = self.of(sectors);
         sectors.iter().all(|s| s.loose.is_empty() && !s.unsettled)
     }
 
-    /// Reads in progress may return what a sector may be now.
+    /// Reads in progress may return any value that an unsettled sector may hold now.
     fn suspect_reads(&mut self) {
         let mut reads = std::mem::take(&mut self.reads);
         for read in &mut reads {
@@ -329,8 +330,7 @@ impl Model {
         self.reads = reads;
     }
 
-    /// The daemon has stopped where it was; `origin_lost`: the origin has lost
-    /// its power too.
+    /// The daemon has stopped at any point. With `origin_lost`, the origin has lost its power too.
     pub fn cut(&mut self, origin_lost: bool) {
         self.reads.clear();
         let (is_lost, lost_to) = (self.losses > self.reported, self.lost_to);
@@ -361,8 +361,8 @@ impl Model {
         }
     }
 
-    /// What the origin itself holds from sector `start`, in one window, when
-    /// nothing is in flight. `Err` says which sector holds what it must not.
+    /// Compares the origin's own bytes from sector `start`, in one window, when nothing is in
+    /// flight. The error names the sector whose bytes are not allowed.
     pub fn origin_holds(&mut self, start: u64, bytes: &[u8]) -> Result<(), String> {
         let sectors = start..start + bytes.len() as u64 / 512;
         for ((at, sector), bytes) in (start..)
@@ -394,7 +394,7 @@ impl Model {
         self.next
     }
 
-    /// It has ended, with these bytes unless it failed.
+    /// Ends a read, with these bytes unless the read failed.
     pub fn end_read(&mut self, id: u64, bytes: Option<&[u8]>) -> Result<(), String> {
         let at = self.reads.iter().position(|r| r.id == id);
         let read = self.reads.swap_remove(at.expect("it began"));

@@ -1,13 +1,13 @@
 //! Faults put into the product's source by hand, to see that a campaign would
 //! find them.
 //!
-//! A set of mutations is a data file. A copy of the workspace has them side by side, and a
-//! variable of the environment chooses one, so that a set costs one build; a mutation that
-//! lies outside of a function, or compiles beside no other, has a build of its own. With each
-//! the campaign runs, or the one test that sees what no campaign does; if that passes, the
-//! mutation lives.
+//! A set of mutations is a data file. A copy of the workspace has them side by side, and a variable
+//! of the environment chooses one, so that a set costs one build. A mutation that lies outside of a
+//! function, or compiles beside no other, has a build of its own. With each mutation the campaign
+//! runs, or the one test that catches a fault which no campaign does. If that passes, the mutation
+//! lives.
 //!
-//! Invariant: a mutation was caught by a seed or a test ⟹ that seed or test passes without it.
+//! Invariant: a seed or a test caught a mutation ⟹ that seed or test passes without the mutation.
 
 mod mutation;
 mod weave;
@@ -20,26 +20,26 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use weave::{CHOICE, Woven};
 
-/// What the last command printed, in the copy.
+/// The output of the last command, in the copy.
 const LOG: &str = "campaign.log";
-/// The campaign of nodes, which is built of more than the others.
+/// The campaign of nodes, which has a feature of its own.
 const NODES: &str = "node";
 
-/// What a campaign exits with when it has seen something wrong.
+/// Exit code of a campaign that has seen a violation.
 pub const VIOLATION: i32 = 1;
-/// And when it was asked for what it does not know.
+/// Exit code of a campaign that was given unknown arguments.
 const MISUSED: i32 = 2;
 
-/// What became of a mutation.
+/// The outcome of a mutation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// The campaign saw something wrong, as it should.
+    /// The campaign saw a violation, as it should.
     Caught,
-    /// It did not.
+    /// The campaign saw no violation.
     Survived,
-    /// It saw something that is wrong without the fault too.
+    /// The campaign saw a violation that occurs without the fault too.
     Mistaken,
-    /// It does not compile, so that nothing was tried.
+    /// The mutation does not compile, so that nothing was tried.
     Uncompiled,
 }
 
@@ -47,7 +47,7 @@ pub enum Fate {
 pub struct Copy(PathBuf);
 
 impl Copy {
-    /// Copies what a build of the workspace at `from` needs to `to`.
+    /// Copies the files that a build of the workspace at `from` needs to `to`.
     pub fn new(from: &Path, to: &Path) -> Result<Copy, String> {
         fs::create_dir_all(to).map_err(|e| format!("{}: {e}", to.display()))?;
         for name in ["Cargo.toml", "Cargo.lock", "contrib", "crates", "web/dist"] {
@@ -56,8 +56,8 @@ impl Copy {
         Ok(Copy(to.to_path_buf()))
     }
 
-    /// Tries `mutations` by `example` of this crate or each by its own test, and without them
-    /// the seeds and tests that caught them.
+    /// Tries `mutations` by `example` of this crate or each by its own test. Then runs the seeds
+    /// and tests that caught mutations without the mutations.
     pub fn try_all(
         &self,
         mutations: &[Mutation],
@@ -120,8 +120,8 @@ impl Copy {
         Ok(fates.into_values().collect())
     }
 
-    /// Tries `mutations` one after the other by the program of a package: `judge` says what it has
-    /// seen wrong with it.
+    /// Tries `mutations` one after the other by the program of a package. `judge` returns the
+    /// violation that it has seen.
     pub fn try_programs(
         &self,
         mutations: &[Mutation],
@@ -167,13 +167,13 @@ impl Copy {
         done
     }
 
-    /// What the last command printed.
+    /// The output of the last command.
     fn log(&self) -> String {
         fs::read_to_string(self.0.join(LOG)).unwrap_or_default()
     }
 
-    /// The first violation that the last campaign printed, or the first line of what a test
-    /// printed as it failed; or the first error of what does not compile.
+    /// The first violation that the last campaign printed, or the first line of a failing test's
+    /// output; or the first error of the compiler.
     fn seen(&self, fate: Fate) -> Option<String> {
         let is_of_note = |line: &&str| match fate {
             Fate::Caught => line.starts_with("seed ") || line.contains(" panicked at "),
@@ -200,7 +200,7 @@ impl Copy {
     }
 }
 
-/// What sees mutations: a campaign, unless one names a test.
+/// The judge of mutations: a campaign, unless a mutation names a test.
 struct Judge<'a> {
     copy: &'a Copy,
     example: &'a str,
@@ -208,7 +208,7 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Builds what sees `mutations`; false if that does not compile.
+    /// Builds the campaign or tests of `mutations`. Returns false on an error of the compiler.
     fn build<'m>(&self, mutations: impl IntoIterator<Item = &'m Mutation>) -> Result<bool, String> {
         let targets: BTreeSet<_> = mutations.into_iter().map(Mutation::built_for).collect();
         for target in targets {
@@ -232,7 +232,7 @@ impl Judge<'_> {
         Ok(true)
     }
 
-    /// Runs what sees `mutation` with the one at `chosen`, once that is built.
+    /// Runs the campaign or test of `mutation` with the mutation at `chosen`, once built.
     fn run(
         &self,
         mutation: &Mutation,
@@ -250,7 +250,7 @@ impl Judge<'_> {
         Ok((fate, self.copy.seen(fate)))
     }
 
-    /// Whether what has `seen` a mutation passes without it, once that is built.
+    /// True if the seed or test that has `seen` a mutation passes without the mutation, once built.
     fn is_sound_without(&self, mutation: &Mutation, seen: &Option<String>) -> Result<bool, String> {
         match (&mutation.test, seen.as_deref().and_then(seed_of)) {
             (Some(test), _) => self.passes(test, None),
@@ -295,7 +295,7 @@ fn choose(command: &mut Command, chosen: Option<usize>) {
     };
 }
 
-/// The seed of a violation, as campaigns print it.
+/// The seed of a violation that a campaign printed.
 fn seed_of(seen: &str) -> Option<&str> {
     let rest = seen.strip_prefix("seed ")?;
     rest.split(|c: char| !c.is_ascii_digit()).next()
@@ -318,7 +318,7 @@ fn copy_tree(from: &Path, to: &Path) -> Result<(), String> {
         return Ok(());
     }
     let text = fs::read(from).map_err(explain)?;
-    // Files that stay as they are keep their time, so that they are not rebuilt.
+    // Unchanged files keep their time, so that they are not rebuilt.
     if fs::read(to).is_ok_and(|old| old == text) {
         return Ok(());
     }

@@ -1,15 +1,15 @@
-//! What a sector holds, so that it shows who wrote it.
+//! The content of a sector, which identifies its writer.
 //!
-//! A stamped sector names its version and its place and repeats both, mixed,
-//! to its end: bytes of two writes, or of another place, are seen.
+//! A stamped sector names its version and its place and repeats both, mixed, to its end. So bytes
+//! of two writes, or of another place, are seen.
 
 use block::SECTOR_BYTES;
 
-/// What a sector may hold: a version, or one of these.
+/// The content of a sector: a version, or one of the constants below.
 pub type Value = u64;
 /// Zeroes.
 pub const ZERO: Value = 0;
-/// Anything, after a discard.
+/// Any bytes, after a discard.
 pub const ANYTHING: Value = u64::MAX;
 
 fn word(version: Value, sector: u64, i: u64) -> u64 {
@@ -27,7 +27,7 @@ pub fn stamp(bytes: &mut [u8], first: u64, version: Value) {
     }
 }
 
-/// What the bytes of one sector are; `None` if nobody wrote that.
+/// The value of one sector's bytes; `None` for bytes without a sound stamp.
 pub fn read(bytes: &[u8], sector: u64) -> Option<Value> {
     let mut words = bytes
         .chunks_exact(8)
@@ -42,7 +42,7 @@ pub fn read(bytes: &[u8], sector: u64) -> Option<Value> {
         .then_some(version)
 }
 
-/// What a sector that holds something else than `allowed` says, for people.
+/// Describes a sector that holds a value not in `allowed`, for people.
 pub fn describe(value: Option<Value>, allowed: &[Value]) -> String {
     let name = |v: &Value| match *v {
         ZERO => "zeroes".to_string(),

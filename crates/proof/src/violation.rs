@@ -1,4 +1,4 @@
-//! What a campaign found wrong, as its report prints it.
+//! The violations of a campaign, as its report prints them.
 
 use serde::Serialize;
 
@@ -7,15 +7,15 @@ use serde::Serialize;
 pub struct Violation {
     /// Its seed.
     pub seed: u64,
-    /// What was wrong.
+    /// A description of the violation.
     pub what: String,
-    /// The command that repeats it.
+    /// The command that repeats the case.
     pub replay: String,
 }
 
 impl Violation {
-    /// Of the seeds that failed and what was wrong with each, in order of the seeds; `replay`
-    /// makes the command that repeats one.
+    /// The violations of the failed seeds, in order of the seeds. `replay` makes the command that
+    /// repeats a seed.
     pub(crate) fn all(failed: &[(u64, String)], replay: impl Fn(u64) -> String) -> Vec<Violation> {
         let violation = |(seed, what): &(u64, String)| Violation {
             seed: *seed,

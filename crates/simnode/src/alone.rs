@@ -6,8 +6,8 @@ use sim::{Outcome, Sim, SimDriver};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Runs `work` on the only shard of `sim`: how the run ended, and what the work
-/// came to if it did not end before it.
+/// Runs `work` on the only shard of `sim`. Returns the end of the run, and the result of `work`
+/// unless the run ended first.
 pub fn run_alone<T, F>(
     sim: &mut Sim,
     work: impl FnOnce(Local<SimDriver>) -> F + 'static,

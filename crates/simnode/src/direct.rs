@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// How often it is looked whether a client has gone.
+/// Interval of looking for the end of a client.
 const LOOK: Nanos = Nanos::from_millis(1);
 
 /// A volume that is offered.
@@ -30,12 +30,12 @@ pub struct Direct {
 pub struct Client(Rc<Offered>);
 
 impl Client {
-    /// By what it reads and writes.
+    /// The gate of the client's reads and writes.
     pub fn gate(&self) -> &Gate<ServedVolume<SimDriver>> {
         &self.0.gate
     }
 
-    /// Whether it is to go.
+    /// True if the client is to go.
     pub fn is_withdrawn(&self) -> bool {
         self.0.withdrawn.get()
     }
@@ -48,7 +48,7 @@ impl Drop for Client {
 }
 
 impl Direct {
-    /// One that offers nothing yet.
+    /// A frontend that offers nothing yet.
     pub fn new(env: Env) -> Rc<Direct> {
         Rc::new(Direct {
             env,
@@ -56,7 +56,7 @@ impl Direct {
         })
     }
 
-    /// A client of the volume `name`, if it is offered.
+    /// A client of the volume `name`, if offered.
     pub fn client(&self, name: &str) -> Option<Client> {
         let offered = self.offered.borrow().get(name)?.clone();
         offered.clients.set(offered.clients.get() + 1);
@@ -92,7 +92,7 @@ impl Frontend<ServedVolume<SimDriver>> for Direct {
         _: &'a About,
         _: Nanos,
     ) -> Later<'a, IoResult> {
-        // Its clients are those of every door.
+        // A change of the other frontends leaves the clients of this one unchanged.
         Box::pin(async { Ok(()) })
     }
 

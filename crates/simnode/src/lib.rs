@@ -1,9 +1,9 @@
 //! Nodes in the simulated world: the daemon that serves, built from an ordinary
 //! configuration.
 //!
-//! [`Machine`] is what outlives a node: its disks by their paths. [`SimPlatform`] is the
-//! machine as the node of one boot sees it, [`Running`] that node, and [`Direct`] a frontend
-//! for clients that are tasks beside it. [`run_alone`] runs one shard of such a world, and [`modelled`] has its disks be
+//! [`Machine`] outlives its nodes: disks by their paths. [`SimPlatform`] is the machine as seen by
+//! the node of one boot, [`Running`] that node, and [`Direct`] a frontend for clients that are
+//! tasks beside the node. [`run_alone`] runs one shard of such a world. [`modelled`] makes disks of
 //! models of drives.
 
 mod alone;

@@ -1,9 +1,9 @@
 //! A simulated machine: disks behind the paths of a configuration.
 //!
 //! Invariants:
-//!     who had a disk open when it was unplugged has it no more, even once it is back
-//!     a path is busy ⟺ somebody holds it, or what was asked for there has not ended
-//!     a disk is present to who holds it ⟺ it was not unplugged since it was opened
+//!     a holder loses a disk that is unplugged, for good, even once the disk is back
+//!     a path is busy ⟺ the path has a holder, or a request of its disk has not ended
+//!     a disk is present to its holder ⟺ the disk was not unplugged since the holder opened it
 
 use block::{
     BoxDevice, Device as _, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors, TargetId,
@@ -22,14 +22,14 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A disk in turn is as many targets, one after the other: so many returns later who had
-/// it open at first would have it again.
+/// Number of targets of a disk, which takes another target at each return. After so many returns
+/// the first holder would have the disk again.
 const TURNS: usize = 6;
-/// What opening a disk takes.
+/// Time of opening a disk.
 const OPENING: Nanos = Nanos::from_micros(200);
 /// The time of day when a world begins, in seconds since 1970.
 const BEGAN: u64 = 1_800_000_000;
-/// Draws names that nobody has had.
+/// Draws names that were never given.
 const NAMES: u64 = 11;
 
 /// A disk behind a path.
@@ -38,9 +38,9 @@ struct Place {
     turn: Cell<usize>,
     away: Cell<bool>,
     silent: Cell<bool>,
-    /// The turn in which its holder opened it.
+    /// The turn in which its holder opened the disk.
     held: Cell<Option<usize>>,
-    /// How often it was opened.
+    /// Number of openings.
     openings: Cell<u64>,
 }
 
@@ -50,26 +50,27 @@ impl Place {
     }
 }
 
-/// What outlives a node.
+/// The machine, which outlives its nodes.
 pub struct Machine {
     control: Control,
     places: BTreeMap<String, Place>,
-    /// By the names of pools.
+    /// The witnesses by the names of pools.
     witnesses: BTreeMap<String, (TargetId, Medium)>,
-    /// By the names of volumes that have a log.
+    /// The witnesses of logs by the names of their volumes.
     logs: BTreeMap<String, (TargetId, Medium)>,
     names: RefCell<Rng>,
     events: RefCell<Vec<Event>>,
-    /// What the file of the configuration says.
+    /// The content of the configuration's file.
     file: RefCell<Config>,
-    /// What memory can be had, if that is limited.
+    /// The memory available, if limited.
     memory: Cell<Option<u64>>,
-    /// What disks are known by that are others than before.
+    /// Names of disks that differ from their paths.
     renamed: RefCell<BTreeMap<String, &'static str>>,
 }
 
 impl Machine {
-    /// The disks of `config`, each as `spec` has it, and a witness for each pool.
+    /// The disks of `config`, each with the specification of `spec`, a witness for each pool, and a
+    /// witness for each log.
     pub fn new(
         world: &mut World,
         config: &Config,
@@ -124,7 +125,7 @@ impl Machine {
         }))
     }
 
-    /// The file of the configuration is changed.
+    /// Changes the file of the configuration.
     pub fn write_configuration(&self, config: Config) {
         *self.file.borrow_mut() = config;
     }
@@ -133,7 +134,7 @@ impl Machine {
         &self.places[path]
     }
 
-    /// The disk behind `path` as it is plugged in now.
+    /// The present target of the disk behind `path`.
     pub fn target(&self, path: &str) -> TargetId {
         self.place(path).target()
     }
@@ -147,7 +148,7 @@ impl Machine {
         }
     }
 
-    /// Plugs it in again.
+    /// Plugs the disk behind `path` in again.
     pub fn give_back(&self, path: &str) {
         let place = self.place(path);
         if place.away.replace(false) {
@@ -156,7 +157,7 @@ impl Machine {
         }
     }
 
-    /// Lets nothing that is asked for at `path` end.
+    /// Lets no request at `path` end.
     pub fn silence(&self, path: &str) {
         let place = self.place(path);
         if !place.away.get() && !place.silent.replace(true) {
@@ -164,7 +165,7 @@ impl Machine {
         }
     }
 
-    /// Lets it end.
+    /// Lets requests at `path` end again.
     pub fn unsilence(&self, path: &str) {
         let place = self.place(path);
         if place.silent.replace(false) {
@@ -172,14 +173,14 @@ impl Machine {
         }
     }
 
-    /// The disk behind `path` loses what it has not made durable and goes on, as a server that is
-    /// killed and found again.
+    /// The disk behind `path` loses the writes that are not durable and goes on, as a server that
+    /// is killed and found again.
     pub fn forget(&self, path: &str) {
         self.control.forget(self.place(path).target());
     }
 
-    /// The disk behind `path` is known by another name than its path; by that again if none is
-    /// given.
+    /// Gives the disk behind `path` another name than its path, or the path again if `name` is
+    /// `None`.
     pub fn rename(&self, path: &str, name: Option<&'static str>) {
         let mut renamed = self.renamed.borrow_mut();
         match name {
@@ -188,22 +189,22 @@ impl Machine {
         };
     }
 
-    /// The file beside the log of a volume.
+    /// The witness of the log of a volume.
     pub fn log_witness(&self, volume: &str) -> TargetId {
         self.logs[volume].0
     }
 
-    /// So much memory can be had.
+    /// Limits the available memory to `bytes`.
     pub fn limit_memory(&self, bytes: u64) {
         self.memory.set(Some(bytes));
     }
 
-    /// The processes of the machine are paused for `span`, while the clock runs on.
+    /// Pauses the processes of the machine for `span`, while the clock runs on.
     pub fn pause(&self, span: Nanos) {
         self.control.pause(span);
     }
 
-    /// The power goes, and is back for whoever starts next.
+    /// The power goes, and is back at the next start.
     pub fn cut_power(&self) {
         self.places
             .values()
@@ -211,40 +212,40 @@ impl Machine {
         self.control.cut_power(None);
     }
 
-    /// No disk is silent any more.
+    /// Lets requests at all disks end again.
     pub fn unsilence_all(&self) {
         self.places.keys().for_each(|path| self.unsilence(path));
     }
 
-    /// All that was unplugged or silent is there.
+    /// Plugs all unplugged disks in again, and lets all unresponsive disks answer.
     pub fn repair(&self) {
         self.places.keys().for_each(|path| self.give_back(path));
         self.unsilence_all();
     }
 
-    /// Whether whoever holds it, or would open it, has a disk there that answers.
+    /// True if the disk answers its holder, or would answer the next one.
     pub fn is_present(&self, path: &str) -> bool {
         let place = self.place(path);
         let same = place.held.get().is_none_or(|turn| turn == place.turn.get());
         same && !place.away.get() && !place.silent.get()
     }
 
-    /// Whether somebody has it open.
+    /// True if the path has a holder.
     pub fn is_held(&self, path: &str) -> bool {
         self.place(path).held.get().is_some()
     }
 
-    /// How often it was opened.
+    /// Number of openings of the path.
     pub fn openings(&self, path: &str) -> u64 {
         self.place(path).openings.get()
     }
 
-    /// Whether it is unplugged.
+    /// True if the disk is unplugged.
     pub fn is_away(&self, path: &str) -> bool {
         self.place(path).away.get()
     }
 
-    /// The paths that somebody has open.
+    /// The paths that have a holder.
     pub fn held(&self) -> Vec<String> {
         let held = self
             .places
@@ -253,13 +254,13 @@ impl Machine {
         held.map(|(path, _)| path.clone()).collect()
     }
 
-    /// Events of nodes since this was last asked.
+    /// Returns the events of nodes since the last call.
     pub fn take_events(&self) -> Vec<Event> {
         self.events.take()
     }
 }
 
-/// A machine, as the node that runs on the shard `local` sees it.
+/// A machine, as seen by the node that runs on the shard `local`.
 #[derive(Clone)]
 pub struct SimPlatform {
     machine: Rc<Machine>,
@@ -272,7 +273,7 @@ impl SimPlatform {
         SimPlatform { machine, local }
     }
 
-    /// The file behind `target`, once nothing is in flight to it.
+    /// The witness behind `target`, once no request to the witness is in flight.
     fn beside(&self, target: TargetId) -> IoResult<(BoxDevice, Hold)> {
         let disk = self.local.disk(target)?;
         match self.local.in_flight(target) {
@@ -282,7 +283,7 @@ impl SimPlatform {
     }
 }
 
-/// A path that nobody else can open, until dropped; or nothing.
+/// A path that cannot be opened again until the hold is dropped; or no path.
 pub struct Hold(Option<(Rc<Machine>, String)>);
 
 impl Drop for Hold {

@@ -1,6 +1,6 @@
 //! Nodes on models of drives, in virtual time.
 //!
-//! Not here: which device is a model of which drive, and what is done to it.
+//! Not here: the choice of drives, and the load.
 
 use crate::{Client, Direct, Machine, Running, SimPlatform};
 use block::{BoxDevice, Geometry, IoResult, Sectors, TargetId};
@@ -13,17 +13,17 @@ use sim::{DiskSpec, Effect, Ops, Plan, Rule, Service, SimDriver, When, World};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What a device of a node is.
+/// The model of a node's device.
 pub struct Modelled {
     /// A drive of the catalogue.
     pub drive: &'static str,
-    /// How far its platters have turned at first: a part of a turn.
+    /// The first angle of the drive's platters: a part of a turn.
     pub phase: f64,
-    /// How large it is.
+    /// The size of the device.
     pub size: Sectors,
 }
 
-/// A configuration, or all that is wrong with it.
+/// Parses a configuration; the error lists all problems.
 pub fn configuration(text: &str) -> Result<Config, String> {
     check_alone(text, &[]).map_err(|problems| {
         let problems = problems.iter().map(ToString::to_string);
@@ -36,7 +36,7 @@ pub fn phase(number: usize) -> f64 {
     (number as f64 / 17.0).fract()
 }
 
-/// The devices of a configuration, each as `modelled` says of it and of its number.
+/// The machine of a configuration. `modelled` gives the model of each device by its number.
 pub fn machine(
     world: &mut World,
     config: &Config,
@@ -56,7 +56,7 @@ pub fn machine(
     Machine::new(world, config, spec).map_err(|error| error.to_string())
 }
 
-/// Has a disk acknowledge its write of this number, counted from 1, and lose it.
+/// Has a disk acknowledge the write of this number, counted from 1, and lose the write.
 pub fn drop_write(world: &mut World, disk: TargetId, number: Option<u64>) -> Result<(), String> {
     let rule = number.map(|write| Rule {
         disk,
@@ -72,17 +72,17 @@ pub fn drop_write(world: &mut World, disk: TargetId, number: Option<u64>) -> Res
 
 /// A daemon on such a machine, which is started and ended any number of times.
 pub struct Daemon {
-    /// What it is started with.
+    /// The configuration of its starts.
     pub config: Config,
     /// Its disks.
     pub machine: Rc<Machine>,
-    /// The shard that it runs on.
+    /// The shard of the daemon.
     pub local: Local<SimDriver>,
     running: RefCell<Option<(Running, Vec<Client>)>>,
 }
 
 impl Daemon {
-    /// One that does not run yet.
+    /// A daemon that does not run yet.
     pub fn new(config: Config, machine: Rc<Machine>, local: Local<SimDriver>) -> Daemon {
         Daemon {
             config,
@@ -92,12 +92,12 @@ impl Daemon {
         }
     }
 
-    /// Its machine as the next node sees it.
+    /// The daemon's machine, as seen by the next node.
     pub fn platform(&self) -> SimPlatform {
         SimPlatform::new(self.machine.clone(), self.local.clone())
     }
 
-    /// Starts it; its volumes, in the order of the configuration.
+    /// Starts the daemon. Returns its volumes, in the order of the configuration.
     pub async fn start(&self) -> Result<Vec<BoxDevice>, String> {
         let frontend = Direct::new(self.local.env());
         let node = Running::start(&self.config, self.platform(), frontend.clone()).await?;
@@ -121,7 +121,7 @@ impl Daemon {
         Ok(node.clone())
     }
 
-    /// Ends it in order.
+    /// Ends the daemon in order.
     pub async fn stop(&self) -> Result<(), String> {
         let running = self.running.take().ok_or("the daemon does not run")?;
         let (node, clients) = running;

@@ -1,7 +1,7 @@
 //! A node that runs on a machine of the simulated world.
 //!
-//! Invariant: a crate that uses nodes by this and [`Direct`](crate::Direct) compiles none of
-//! the daemon again: what it calls is behind objects that are made here, once.
+//! Invariant: a crate that uses nodes by this and [`Direct`](crate::Direct) compiles none of the
+//! daemon again: its calls go to objects that are made here, once.
 
 use crate::direct::Direct;
 use crate::machine::SimPlatform;
@@ -13,7 +13,7 @@ use node::{Before, Controlled, Devices, Frontends, Later, Node, Session, Source}
 use sim::SimDriver;
 use std::rc::Rc;
 
-/// What is done with a node.
+/// The operations on a node.
 trait Operated {
     fn handle<'a>(&'a self, request: Request, session: &'a mut Session) -> Later<'a, Reply>;
     fn stop(&self) -> Later<'_, Result<(), String>>;
@@ -29,13 +29,13 @@ impl Operated for Controlled<SimPlatform> {
     }
 }
 
-/// A node that runs; clones are the same. Its pools keep their devices as long as one is there.
+/// A node that runs; clones share it. Its pools keep their devices as long as one clone is there.
 #[derive(Clone)]
 pub struct Running(Rc<dyn Operated>);
 
 impl Running {
-    /// Starts a node as `config` has it, and what supervises its arrays; the error says why it
-    /// cannot be.
+    /// Starts a node from `config`, and the supervision of its arrays. The error is the reason of a
+    /// failed start.
     pub fn start<'a>(
         config: &'a Config,
         platform: SimPlatform,
@@ -57,12 +57,12 @@ impl Running {
         })
     }
 
-    /// Has it answer what is asked at its control socket.
+    /// Has the node answer a request at its control socket.
     pub fn handle<'a>(&'a self, request: Request, session: &'a mut Session) -> Later<'a, Reply> {
         self.0.handle(request, session)
     }
 
-    /// As [`Running::handle`], in a session of its own; the error is what it says.
+    /// As [`Running::handle`], in a session of its own. The error is the text of the answer.
     pub async fn ask(&self, request: Request) -> Result<Reply, String> {
         match self.handle(request, &mut Session::default()).await {
             Reply::Error(what) => Err(what),
@@ -70,7 +70,7 @@ impl Running {
         }
     }
 
-    /// As `hotset status` has it.
+    /// The status of the node, as `hotset status` has it.
     pub async fn status(&self) -> Result<Status, String> {
         match self.ask(Request::Status).await? {
             Reply::Status(status) => Ok(*status),
@@ -78,7 +78,7 @@ impl Running {
         }
     }
 
-    /// Ends it in order.
+    /// Ends the node in order.
     pub fn stop(&self) -> Later<'_, Result<(), String>> {
         self.0.stop()
     }

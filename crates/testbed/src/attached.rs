@@ -1,5 +1,4 @@
-//! NBD exports as block devices of this kernel: a file by nbdfuse, and a loop
-//! device on it.
+//! NBD exports as block devices of this kernel: a file of nbdfuse, and a loop device on that file.
 
 use crate::tools::{bound, missing, outcome, run, tool};
 use std::fs::{self, File};
@@ -7,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
 
-/// What is missing here; `None` if exports can be attached.
+/// The requirement that is missing here; `None` if exports can be attached.
 pub fn obstacle() -> Option<String> {
     // SAFETY: no pointers are involved.
     if unsafe { libc::geteuid() } != 0 {
@@ -21,23 +20,22 @@ pub fn obstacle() -> Option<String> {
     missing(&["losetup", "nbdfuse", "fusermount3", "setpriv"])
 }
 
-/// An export as a block device, until dropped, or until the thread that attached it
-/// ends. Who has it open then gets errors, at the latest at what is not in the page
-/// cache.
+/// An export as a block device, until dropped, or until the thread that attached it ends. Open
+/// files of the device then get errors, at the latest beyond the page cache.
 pub struct Attached {
     fuse: PathBuf,
     nbdfuse: Child,
     device: Option<Loop>,
 }
 
-/// A loop device that the kernel detaches once nobody has it open.
+/// A loop device that the kernel detaches at its last close.
 struct Loop {
     path: PathBuf,
     _open: File,
 }
 
 impl Attached {
-    /// The export `uri`, by way of a directory `fuse`; `options` are of losetup.
+    /// Attaches the export `uri`, by way of a directory `fuse`; `options` are of losetup.
     ///
     /// # Errors
     /// If a tool fails or shows nothing in ten seconds.
@@ -70,7 +68,7 @@ impl Attached {
         ))
     }
 
-    /// Its path.
+    /// The path of the device.
     pub fn device(&self) -> &Path {
         &self.device.as_ref().expect("attached").path
     }
@@ -80,7 +78,7 @@ impl Loop {
     /// Takes over a device that was just attached.
     fn hold(device: &str) -> Result<Loop, String> {
         let held = File::open(device).map_err(|error| format!("{device}: {error}"));
-        // As it is open, this only marks it to be detached.
+        // As the device is open, this only marks the device to be detached.
         run(tool("losetup").args(["--detach", device]))?;
         Ok(Loop {
             path: device.into(),
@@ -93,7 +91,7 @@ impl Drop for Attached {
     fn drop(&mut self) {
         self.device = None;
         let _ = outcome(tool("fusermount3").args(["-u", "-z"]).arg(&self.fuse));
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.nbdfuse.kill();
         let _ = self.nbdfuse.wait();
     }

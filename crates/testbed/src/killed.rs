@@ -5,11 +5,11 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long the kernel may take, on a busy disk.
+/// Time limit of the kernel, on a busy disk.
 const ENDED_MAX: Duration = Duration::from_secs(300);
 
-/// Waits until nobody listens at `socket`: a killed daemon's goes once the kernel has ended all
-/// that it had in flight.
+/// Waits until no process listens at `socket`. A killed daemon's socket closes once the kernel has
+/// ended all operations of the daemon in flight.
 pub fn until_ended(socket: &Path) -> Result<(), String> {
     let begun = Instant::now();
     while UnixStream::connect(socket).is_ok() {

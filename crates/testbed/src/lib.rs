@@ -1,7 +1,7 @@
-//! What proofs, drills and the demonstration need of the machine they run on: its tools,
-//! devices attached to the kernel, and mounts that nobody else sees.
+//! The requirements of proofs, drills and the demonstration on their machine: its tools, devices
+//! attached to the kernel, and private mounts.
 //!
-//! Invariant: what is attached or mounted goes with the process that did it, killed or not.
+//! Invariant: devices and mounts go with the process that attached or mounted them, killed or not.
 
 pub mod attached;
 pub mod killed;

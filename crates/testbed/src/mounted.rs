@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a process may take to end: a database has stopped once its file says
-/// so, a moment before it releases its directory.
+/// Time limit of a process to end: a database counts as stopped once its file records that, a
+/// moment before the database releases its directory.
 const LEAVING_MAX: Duration = Duration::from_secs(10);
 
 /// A file system that is mounted, until dropped.
@@ -17,7 +17,7 @@ impl Mounted {
     /// Reading a file writes nothing.
     ///
     /// # Errors
-    /// What the tools say.
+    /// If a tool fails, with its messages.
     pub fn new(what: &Path, at: &Path) -> Result<Mounted, String> {
         fs::create_dir_all(at).map_err(|error| error.to_string())?;
         let options = match what.is_file() {
@@ -29,15 +29,15 @@ impl Mounted {
         Ok(Mounted(at.to_owned()))
     }
 
-    /// Where it is.
+    /// The directory of the mount.
     pub fn at(&self) -> &Path {
         &self.0
     }
 
-    /// Unmounts it, within ten seconds of when it was last used.
+    /// Unmounts the file system, within ten seconds of its last use.
     ///
     /// # Errors
-    /// If it is used for longer; it stays mounted then.
+    /// If the file system is used for longer; it stays mounted then.
     pub fn unmount(self) -> Result<(), String> {
         let begin = Instant::now();
         loop {

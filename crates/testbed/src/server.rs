@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a server may take to begin.
+/// Time limit of a server's start.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server, which is ended when dropped.
@@ -27,7 +27,7 @@ impl Server {
         uri: String,
         package: &str,
     ) -> io::Result<Server> {
-        // What an earlier run left behind would be taken for readiness.
+        // A socket of an earlier run would be taken for readiness.
         match fs::remove_file(socket) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -78,7 +78,7 @@ impl Server {
             .ok_or_else(|| io::Error::other("/proc/PID/stat has another form"))
     }
 
-    /// Bytes that it has read from files.
+    /// Bytes that the server has read from files.
     pub fn bytes_read(&self) -> io::Result<u64> {
         let text = fs::read_to_string(format!("/proc/{}/io", self.child.id()))?;
         let line = text.lines().find_map(|line| line.strip_prefix("rchar: "));
@@ -86,7 +86,7 @@ impl Server {
         number.ok_or_else(|| io::Error::other("/proc/PID/io has another form"))
     }
 
-    /// Sends it a signal.
+    /// Sends the server a signal.
     pub fn signal(&self, signal: libc::c_int) -> io::Result<()> {
         // SAFETY: no pointers are involved; the child has not been waited for.
         match unsafe { libc::kill(self.child.id() as libc::pid_t, signal) } {
@@ -95,7 +95,7 @@ impl Server {
         }
     }
 
-    /// Ends it in order, and waits for that.
+    /// Ends the server in order, and waits for the end.
     pub fn stop(mut self) -> io::Result<()> {
         self.signal(libc::SIGTERM)?;
         let status = self.child.wait()?;
@@ -108,7 +108,7 @@ impl Server {
         }
     }
 
-    /// Ends it at once, as a crash would.
+    /// Ends the server at once, as a crash would.
     pub fn kill(mut self) -> io::Result<()> {
         self.child.kill()?;
         self.child.wait().map(drop)
@@ -117,7 +117,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The server may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -10,7 +10,7 @@ fn find(tool: &Path) -> Option<PathBuf> {
     places.find_map(|place| Some(place.join(tool)).filter(|file| file.is_file()))
 }
 
-/// Says which of `tools` is not here, if one is not.
+/// Names a tool of `tools` that is not here, if any.
 pub fn missing(tools: &[&str]) -> Option<String> {
     let absent = tools.iter().find(|tool| find(Path::new(tool)).is_none())?;
     Some(format!("there is no {absent} here"))
@@ -23,8 +23,8 @@ pub fn tool(name: &str) -> Command {
     command
 }
 
-/// A command of `program` that gets SIGTERM when the thread that starts it ends,
-/// by whatever means.
+/// A command of `program` that gets SIGTERM at the end of the thread that starts the command, by
+/// whatever means.
 pub fn bound(program: &Path) -> Command {
     let mut command = tool("setpriv");
     command.args(["--pdeathsig", "TERM", "--"]);
@@ -32,10 +32,10 @@ pub fn bound(program: &Path) -> Command {
     command
 }
 
-/// Runs a command to its end; what it printed.
+/// Runs a command to its end. Returns the output.
 ///
 /// # Errors
-/// If it does not start, or fails: with what it printed.
+/// If the command does not start, or fails: with the output.
 pub fn run(command: &mut Command) -> Result<String, String> {
     let (status, text) = outcome(command)?;
     match status {
@@ -44,10 +44,10 @@ pub fn run(command: &mut Command) -> Result<String, String> {
     }
 }
 
-/// Runs a command to its end: its status, and all that it printed.
+/// Runs a command to its end. Returns the status and all output.
 ///
 /// # Errors
-/// If it does not start.
+/// If the command does not start.
 pub fn outcome(command: &mut Command) -> Result<(i32, String), String> {
     let output: Output = command
         .output()

@@ -9,17 +9,17 @@ use futures_util::future::join;
 use sim::Rng;
 use std::rc::Rc;
 
-/// How often the troublemaker looks whether its moment has come.
+/// Interval at which the troublemaker looks for its moment.
 const LOOK: Nanos = Nanos::from_micros(10);
-/// By then a disk that was released has ended what it held on to.
+/// Time by which a released disk has ended its held operations.
 const ENDED: Nanos = Nanos::from_millis(5);
-/// How often before it gives up.
+/// Looks before the troublemaker gives up.
 const LOOKS: u32 = 200;
 
 pub(crate) struct Chaos {
     shared: Rc<Shared>,
     rng: Rng,
-    /// Where each pool disk is.
+    /// The device of each pool disk.
     places: Vec<Option<DeviceId>>,
     dead: Vec<bool>,
 }
@@ -62,7 +62,7 @@ impl Chaos {
         }
     }
 
-    /// A disk that serves hits answers nothing any more.
+    /// Makes a disk unresponsive that serves hits.
     fn hang_some(&mut self) {
         if let Some(disk) = self.busy() {
             self.shared.hang(disk);
@@ -89,7 +89,7 @@ impl Chaos {
             .disk(self.shared.pool[disk])
             .expect("a disk");
         let device = PoolDevice::whole(leaf, format!("controller-{}", disk % 2));
-        // A pool that remembers reads what is there; a disk that fails stays out.
+        // A pool with metadata reads the disk's metadata. A disk that fails stays out.
         let uuid = u128::from(self.rng.bits()) << 64 | u128::from(self.rng.bits());
         let joined = self.shared.cache.join(device, uuid);
         let joined = self.shared.unstuck(joined).await;
@@ -120,9 +120,9 @@ impl Chaos {
         self.shared.control.kill(self.shared.pool[disk]);
     }
 
-    /// Plugs a disk in again and puts it back into the pool.
+    /// Plugs a disk in again and puts the disk back into the pool.
     async fn repair(&mut self) {
-        // One that hangs does so to the end.
+        // A hung disk stays hung to the end.
         let broken = |c: &Chaos, d: usize| (c.dead[d] || c.is_ejected(d)) && !c.shared.is_hung(d);
         if let Some(disk) = (0..self.places.len()).find(|d| broken(self, *d)) {
             if self.rng.chance(0.7) && self.take_back(disk).await {
@@ -138,7 +138,7 @@ impl Chaos {
         }
     }
 
-    /// Takes a disk back that was only late, if it answers; whether it serves.
+    /// Readmits a disk that was only late, if the disk answers. Returns true if the disk serves.
     async fn take_back(&mut self, disk: usize) -> bool {
         let late = DeviceState::Ejected(Fault::Late);
         let report = self.report(disk).filter(|report| report.state == late);
@@ -146,7 +146,7 @@ impl Chaos {
             return false;
         };
         self.shared.control.release(self.shared.pool[disk]);
-        // What it held on to ends first.
+        // Operations that the disk held end first.
         self.shared.env.timer.sleep(ENDED).await;
         let readmitted = self.shared.cache.readmit(report.id);
         self.shared.unstuck(readmitted).await.is_ok()
@@ -171,7 +171,7 @@ impl Chaos {
         })
     }
 
-    /// Waits for a moment; what `moment` found in it.
+    /// Waits for a moment. Returns the value that `moment` found.
     async fn await_moment<T>(&mut self, mut moment: impl FnMut(&Chaos) -> Option<T>) -> Option<T> {
         for _ in 0..LOOKS {
             if self.shared.is_over() {

@@ -43,9 +43,9 @@ pub(crate) async fn work(shared: Rc<Shared>, number: u64) {
     }
 }
 
-/// Where the next operation goes: near the front, anywhere, or on from `next`;
-/// now and then a sector or two of the same few blocks, where requests that the
-/// gate lets pass each other meet in one block.
+/// The sectors of the next operation: near the front, anywhere, or on from `next`; now and then a
+/// sector or two of the same few blocks, where requests that the gate lets pass each other meet in
+/// one block.
 fn place(rng: &mut Rng, target: &Target, next: u64, len_max: u64) -> Range<u64> {
     let total = target.sectors;
     if rng.chance(0.1) {
@@ -119,7 +119,7 @@ impl Operation<'_> {
         }
     }
 
-    /// How long the client waits, if not to the end.
+    /// Time limit of the client's wait, if the client does not wait to the end.
     fn deadline(&self, rng: &mut Rng) -> Option<Nanos> {
         (self.scenario.abandon && rng.chance(0.05)).then(|| Nanos(rng.below(2_000_000)))
     }
@@ -176,8 +176,8 @@ impl Operation<'_> {
         stamp::stamp(&mut buf, self.sectors.start, version);
         let fua = if rng.chance(0.1) { Fua::Yes } else { Fua::No };
         let write = self.target.gate.write(self.offset(), buf.share(), fua);
-        // A merge of part of a block that nobody waits for could put its
-        // neighbours' old bytes back: the caller of a gate must not do that.
+        // An abandoned merge of part of a block could put its neighbours' old bytes back: the
+        // caller of a gate must not abandon such a merge.
         let block = self.scenario.block.0;
         let whole =
             self.sectors.start.is_multiple_of(block) && self.sectors.end.is_multiple_of(block);
@@ -225,7 +225,7 @@ impl Operation<'_> {
         let mut model = self.model().borrow_mut();
         match &answer {
             None => model.abandon(&self.sectors, value),
-            // No power is lost here: what is acknowledged stays.
+            // No power is lost here: acknowledged writes stay.
             Some(result) => model.end(&self.sectors, value, result.is_ok(), true),
         }
         drop(model);
@@ -246,7 +246,7 @@ impl Operation<'_> {
     }
 }
 
-/// Whether the origin may have caused `error`.
+/// True if the origin may have caused `error`.
 pub(crate) fn is_origins(scenario: &Scenario, error: &IoError) -> bool {
     scenario.origin_faults && error.device().is_some_and(|d| d.starts_with("origin"))
 }

@@ -1,8 +1,8 @@
-//! An origin whose answers are older than they look.
+//! An origin with answers that are older than they look.
 //!
-//! A simulated disk reads at the very end of a read. A real one may have read
-//! long before its answer arrives: writes that were acknowledged in between are
-//! not in it. Here some answers are held back for a while.
+//! A simulated disk reads at the very end of a read. A real disk may have read long before its
+//! answer arrives, so that the answer lacks the writes acknowledged in between. Here some answers
+//! are held back for a while.
 
 use super::shared::Leaf;
 use block::{
@@ -29,7 +29,7 @@ impl Origin {
         }
     }
 
-    /// For how long the next answer is held back.
+    /// Time for which the next answer is held back.
     fn lag(&self) -> Option<Nanos> {
         let mut rng = self.rng.borrow_mut();
         rng.chance(0.3)

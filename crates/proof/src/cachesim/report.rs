@@ -1,4 +1,4 @@
-//! What a run met, and what many runs met together.
+//! The events of a run, and those of many runs together.
 
 use crate::classes::classes;
 use cache::{Counter, Snapshot};
@@ -31,7 +31,7 @@ classes! {
 }
 
 impl Class {
-    /// The counters of the engine that say how often a class was met.
+    /// The counters of the engine that count the meetings of a class.
     fn counters(self) -> &'static [Counter] {
         match self {
             Class::PromotionOvertaken => {
@@ -72,13 +72,13 @@ pub struct Report {
     pub hits: u64,
     /// The longest that a client waited, in microseconds.
     pub stall_us_max: u64,
-    /// What was wrong; the first of it.
+    /// The first violation.
     pub violation: Option<String>,
     classes: [u64; Class::ALL.len()],
 }
 
 impl Report {
-    /// How often a class was met.
+    /// Number of times that a class was met.
     pub fn met(&self, class: Class) -> u64 {
         self.classes[class as usize]
     }

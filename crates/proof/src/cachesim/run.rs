@@ -1,5 +1,4 @@
-//! One run: builds the world of a scenario, lets it go, and looks at what is
-//! left.
+//! One run: builds the world of a scenario, runs the world, and checks the remains.
 
 use super::chaos::Chaos;
 use super::client::{self, is_origins};
@@ -18,9 +17,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// How often a pool that remembers writes down what it holds.
+/// Interval of the map commits of a pool with metadata.
 const COMMIT_PERIOD: Nanos = Nanos::from_millis(2);
-/// How long a run may last.
+/// Time limit of a run.
 const TIME_MAX: Nanos = Nanos::from_secs(600);
 /// Attempts to read from an origin that fails now and then.
 const ATTEMPTS: u32 = 100;
@@ -190,7 +189,7 @@ async fn live(shared: Rc<Shared>) {
         .take_counters(&shared.cache.counters());
 }
 
-/// Nobody took more memory than what a device that hangs keeps of it.
+/// Checks that no more memory was taken than hung devices keep.
 fn check_memory(shared: &Shared) {
     let pool = &shared.env.pool;
     let kept = pool.total_bytes() - pool.free_bytes() + pool.beside_bytes();
@@ -201,7 +200,7 @@ fn check_memory(shared: &Shared) {
     }
 }
 
-/// Waits until nothing is in flight, releasing what is stuck.
+/// Waits until nothing is in flight, releasing stuck operations.
 async fn settle(shared: &Shared) {
     let span = Nanos::from_millis(20);
     shared.env.timer.sleep(span).await;

@@ -1,16 +1,16 @@
-//! What a seed stands for.
+//! Scenarios and their parts.
 
 use block::{Nanos, Sectors, TargetId};
 use sim::{Effect, Ops, Plan, Rng, Rule, Span, When};
 
 /// The most sectors of an operation.
 const LEN_MAX: u64 = 512;
-/// What a client may use of the memory while a disk hangs, as the NBD server counts:
-/// the pages that an operation touches, rounded up to a power of two.
+/// Memory of a client's operation while a disk hangs, as the NBD server counts: the pages that the
+/// operation touches, rounded up to a power of two.
 const HANG_CHARGE: u64 = 64 << 10;
-/// What a pool disk has beside lines if it remembers them.
+/// Room on a pool disk beside lines, for metadata.
 const METADATA: Sectors = Sectors(96 * 8);
-/// The disk beside a pool that remembers.
+/// The size of the witness of a pool with metadata.
 pub(crate) const WITNESS: Sectors = Sectors(64 * 8);
 
 /// Everything that a run is made of.
@@ -28,7 +28,7 @@ pub struct Scenario {
     pub policy: &'static str,
     /// Sizes of pool disks; all exist from the start, not all are in the pool.
     pub pool: Vec<Sectors>,
-    /// How many of them are in the pool at first.
+    /// Number of pool disks that are in the pool at first.
     pub in_pool: usize,
     /// Clients at work at once.
     pub clients: u64,
@@ -44,17 +44,17 @@ pub struct Scenario {
     pub abandon: bool,
     /// The origins fail some operations.
     pub origin_faults: bool,
-    /// Service times.
+    /// Service times of the origins.
     pub origin_time: Span,
-    /// Service times.
+    /// Service times of the pool.
     pub pool_time: Span,
     /// The shard's buffers.
     pub buffer_bytes: usize,
     /// The most sectors of an operation.
     pub len_max: u64,
-    /// A pool disk hangs for ever, and clients use all the memory they may.
+    /// A pool disk hangs for ever, and clients use all their share of memory.
     pub hang: bool,
-    /// The pool remembers its lines, and writes metadata.
+    /// The pool remembers its lines over a restart, by metadata.
     pub durable: bool,
 }
 
@@ -77,8 +77,8 @@ impl Scenario {
         let line_bytes = 4096 << (2 * rng.below(4));
         let line = u64::from(line_bytes) / 512;
         let disks = rng.between(1, 4);
-        // From a tenth to all of the volumes fits. A disk of one line has room
-        // beside it, for a write that goes astray.
+        // From a tenth to all of the volumes fits. A disk of one line has room beside the line, for
+        // a write that goes astray.
         let all: u64 = volumes.iter().map(|v: &Sectors| v.0).sum();
         let each = all * rng.between(10, 110) / 100 / disks;
         let pool = (0..disks)
@@ -116,8 +116,8 @@ impl Scenario {
         .made_harder(seed)
     }
 
-    /// Half of the pools remember; and now and then one disk hangs for ever under
-    /// clients that fill their half of the memory.
+    /// Gives half of the pools metadata. Now and then one disk hangs for ever under clients that
+    /// fill their half of the memory.
     fn made_harder(mut self, seed: u64) -> Scenario {
         let mut rng = Rng::fork(seed, 4);
         self.durable = rng.chance(0.5);
@@ -135,7 +135,7 @@ impl Scenario {
         self
     }
 
-    /// What the disks do wrong of their own accord.
+    /// The faults of the disks themselves.
     pub fn plan(&self, origins: &[TargetId], pool: &[TargetId]) -> Plan {
         let mut rng = Rng::fork(self.seed, 2);
         let rng = &mut rng;

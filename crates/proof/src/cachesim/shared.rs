@@ -1,4 +1,4 @@
-//! What the tasks of a run share.
+//! The state that the tasks of a run share.
 
 use super::report::Report;
 use super::scenario::Scenario;
@@ -17,12 +17,12 @@ use std::sync::Arc;
 /// overlapping requests and their late hits: some tens of milliseconds here.
 pub const STALL_MAX: Nanos = Nanos::from_secs(1);
 
-/// How long what is stuck holds up who changes the pool.
+/// Longest time that stuck operations delay a change of the pool.
 const STUCK_MAX: Nanos = Nanos::from_millis(5);
 
 pub(crate) type Leaf = Disk<SimDriver>;
 
-/// What clients and troublemaker see of a volume.
+/// A volume, as clients and troublemaker use it.
 pub(crate) type Volume = cache::Volume<Leaf>;
 
 /// A volume under test.
@@ -35,7 +35,7 @@ pub(crate) struct Target {
     pub(super) origin: TargetId,
 }
 
-/// What the tasks of a run share.
+/// The state that the tasks of a run share.
 pub(crate) struct Shared {
     pub(crate) scenario: Arc<Scenario>,
     pub(crate) env: Env,
@@ -67,7 +67,7 @@ impl Shared {
         self.hung.iter().any(Cell::get)
     }
 
-    /// Lets operations go on that a disk is slow with, not those of one that hangs.
+    /// Lets the operations go on of slow disks, but not of hung ones.
     pub(super) fn release_stuck(&self) {
         for (disk, hung) in self.pool.iter().zip(&self.hung) {
             if !hung.get() {
@@ -76,7 +76,7 @@ impl Shared {
         }
     }
 
-    /// `work`, releasing what disks hold on to: who changes a pool waits for them.
+    /// Runs `work`, releasing the operations that disks hold: a change of the pool waits for these.
     pub(crate) async fn unstuck<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         loop {

@@ -1,8 +1,8 @@
-//! What befalls origins beside losses of power: they forget writes and go on, they
-//! are away for a while, and their back end takes and restores snapshots.
+//! Trouble of origins beside losses of power: an origin forgets writes and goes on, or is away for
+//! a while, and the back end takes and restores snapshots.
 //!
-//! What an origin holds, now and durably, is asked of its medium, behind everything
-//! that the engine sees.
+//! The origin's bytes, latest and durable, are read from the medium, behind all that the engine
+//! sees.
 
 use crate::model::Saved;
 use sim::{Image, Medium};
@@ -17,28 +17,29 @@ pub(super) struct BackEnd {
 
 #[derive(Default)]
 pub(super) struct State {
-    /// Somebody works on it.
+    /// An administrator works on the volume.
     pub(super) busy: Cell<bool>,
-    /// It was restored, and has not been invalidated.
+    /// The origin was restored, and the volume has not been invalidated.
     pub(super) restored: Cell<bool>,
-    /// The daemon stops, and has closed it at a standstill.
+    /// The daemon stops, and has closed the volume at a standstill.
     pub(super) closed: Cell<bool>,
-    /// It answers with errors.
+    /// The origin answers with errors.
     pub(super) away: Cell<bool>,
-    /// How often it did.
+    /// Number of times that the origin was away.
     pub(super) absences: Cell<u64>,
-    /// How many of its losses were reported to who quiesces it.
+    /// The losses that were reported to quiescing administrators.
     pub(super) reported: Cell<Reported>,
-    /// And who invalidates it, whose flush may be the one that meets a loss.
+    /// The losses that were reported to invalidating administrators, whose flush may meet a loss
+    /// first.
     pub(super) reported_invalidating: Cell<Reported>,
 }
 
-/// What was reported of an origin's losses to an administrator.
+/// The losses of an origin that were reported to an administrator.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Reported {
-    /// How many.
+    /// Number of losses.
     pub(super) losses: u64,
-    /// It was away then, and may fail once more.
+    /// The origin was away then, and may fail once more.
     pub(super) once_more: bool,
 }
 
@@ -66,22 +67,22 @@ impl BackEnd {
         }
     }
 
-    /// Whether the origin has answered with errors since then.
+    /// True if the origin has answered with errors since then.
     pub(super) fn was_away(&self, volume: usize, since: Since) -> bool {
         since.away || self.volumes[volume].absences.get() != since.absences
     }
 
-    /// Whether a client may be given an error for what happened since then.
+    /// True if a client may be given an error because of an event since then.
     pub(super) fn is_excused(&self, volume: usize, since: Since) -> bool {
         self.was_away(volume, since) || self.is_closed(volume)
     }
 
-    /// Whether the daemon serves it no more.
+    /// True if the daemon no longer serves the volume.
     pub(super) fn is_closed(&self, volume: usize) -> bool {
         self.volumes[volume].closed.get()
     }
 
-    /// The daemon is dead; whether a volume was restored that it had not invalidated.
+    /// Resets the state of a dead daemon. Returns true if a restored volume was not invalidated.
     pub(super) fn end_life(&self) -> bool {
         let mut restored = false;
         for state in &self.volumes {

@@ -1,5 +1,5 @@
-//! What outlives a daemon in a case: the script's progress, the models, what is
-//! plugged in, and the report.
+//! The state of a case that outlives a daemon: the script's progress, the models, the plugged
+//! disks, and the report.
 
 use super::back_end::BackEnd;
 use super::case::{Case, Cut, Disks, Leaf, Setting, WITNESS};
@@ -12,14 +12,14 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// How long after a line was evicted, or a device ejected, a cut counts as one
-/// in the midst of that.
+/// Longest time between an event, such as an eviction of a line or an ejection of a device, and a
+/// cut that counts as in its midst.
 const MIDST: Nanos = Nanos::from_micros(300);
-/// How long the log's live part is taken to lie around the ring's end after it
+/// Longest time for which the log's live part is taken to lie around the ring's end after the log
 /// has come round: a few commits.
 const WRAPPED: Nanos = Nanos::from_millis(3);
 
-/// Where a life of the daemon is.
+/// The phase of a daemon's life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     Opening,
@@ -27,7 +27,7 @@ pub(super) enum Phase {
     Closing,
 }
 
-/// What a pool has of its other volumes' records: their generations, from 1.
+/// The generations, from 1, of the records of a pool's other volumes.
 #[derive(Default)]
 pub(super) struct Records {
     pub(super) newest: Cell<u32>,
@@ -60,31 +60,31 @@ pub(super) struct Bench {
     plugged: RefCell<Vec<bool>>,
     /// Disks that a client is putting back.
     pub(super) plugging: Vec<Cell<bool>>,
-    /// Disks that answer nothing.
+    /// Disks that are unresponsive.
     hung: Vec<Cell<bool>>,
-    /// The content of the pool's disks, and what was when an earlier life ended.
+    /// The content of the pool's disks, and their images of when an earlier life ended.
     media: Vec<Medium>,
     images: RefCell<Vec<Image>>,
     places: RefCell<Vec<Option<DeviceId>>>,
     modes: RefCell<Vec<Mode>>,
     caches: RefCell<Vec<Cache<Leaf>>>,
-    /// What was on its way to the pool when the daemon ended.
+    /// Lines and updates in flight to the pool when the daemon ended.
     filling: Cell<u32>,
     /// The pool was open once.
     pub(super) formed: Cell<bool>,
-    /// The witness as the last daemon left it.
+    /// The witness at the end of the last daemon.
     witness_before: RefCell<Vec<u8>>,
-    /// What the witness is to be when the next daemon starts.
+    /// The witness that the next daemon is to find, if the witness goes back.
     pub(super) witness_back: RefCell<Option<Vec<u8>>>,
     /// A disk was in the pool when the daemon ended.
     in_use: Cell<bool>,
     /// Random names that were given.
     named: Rc<Cell<u128>>,
-    /// How often each of [`RECENT`] was counted, and when last.
+    /// The count of each of [`RECENT`], and when it last grew.
     recent: [Cell<(u64, Nanos)>; RECENT.len()],
 }
 
-/// What a cut may land in the midst of.
+/// The counter of each event in the midst of which a cut may land.
 const RECENT: [(Counter, Landing); 6] = [
     (Counter::LinesEvicted, Landing::Eviction),
     (Counter::DevicesEjected, Landing::Ejection),
@@ -94,7 +94,7 @@ const RECENT: [(Counter, Landing); 6] = [
     (Counter::BitmapCommits, Landing::Mark),
 ];
 
-/// Looks once more at the daemon when it is dropped, before its other tasks are.
+/// Looks once more at the daemon when dropped, before the daemon's other tasks are.
 pub(super) struct LastLook(pub(super) Rc<Bench>);
 
 impl Drop for LastLook {
@@ -149,7 +149,7 @@ impl Bench {
         }
     }
 
-    /// The number of the next step of the script that nobody has begun.
+    /// The number of the next step of the script that no client has begun.
     pub(super) fn next_step(&self) -> Option<usize> {
         let next = self.next.get();
         if next == self.case.steps.len() || self.stopping.get() || self.has_failed() {
@@ -186,7 +186,7 @@ impl Bench {
         }
     }
 
-    /// What the daemon is configured to serve.
+    /// The daemon's configuration of each volume.
     pub(super) fn setting(&self) -> &[Setting] {
         self.case.setting(self.life.get())
     }
@@ -199,7 +199,7 @@ impl Bench {
         }
     }
 
-    /// Lets the operations go on that a disk is slow with, not one that hangs.
+    /// Lets the operations of slow disks go on, but not those of hung ones.
     pub(super) fn release_stuck(&self) {
         for (disk, hung) in self.pool.iter().zip(&self.hung) {
             if !hung.get() {
@@ -208,12 +208,12 @@ impl Bench {
         }
     }
 
-    /// Whether a disk answers nothing; if so nobody waits for it.
+    /// True if a disk is hung. No one waits for such a disk.
     pub(super) fn is_any_hung(&self) -> bool {
         self.hung.iter().any(Cell::get)
     }
 
-    /// A disk is to answer again, whatever held it.
+    /// Lets a disk answer again, hung or slow.
     pub(super) fn release(&self, disk: usize) {
         self.hung[disk].set(false);
         self.control.release(self.pool[disk]);
@@ -251,12 +251,12 @@ impl Bench {
         }
     }
 
-    /// The daemon serves, and reads back what its pool holds.
+    /// The daemon serves, and reads back the content of its pool.
     pub(super) fn opened(&self, caches: &[Cache<Leaf>]) {
         *self.caches.borrow_mut() = caches.to_vec();
     }
 
-    /// Whether a fault of the case may keep a pool from being opened.
+    /// True if a fault of the case may keep a pool from being opened.
     pub(super) fn may_be_refused(&self) -> bool {
         !self.case.faults.is_empty()
     }
@@ -276,7 +276,7 @@ impl Bench {
         }
     }
 
-    /// Notes what the cache has just done.
+    /// Notes the cache's latest events.
     pub(super) fn look(&self, now: Nanos) {
         let caches = self.caches.borrow();
         let counters: Vec<_> = caches.iter().map(Cache::counters).collect();
@@ -294,11 +294,11 @@ impl Bench {
         self.filling.set(filling);
     }
 
-    /// Before the next daemon, after the one that ended with `cut`: which disks
-    /// it finds, and which witness. `peek` reads the witness.
+    /// Chooses the disks and the witness that the next daemon finds, after the daemon that ended
+    /// with `cut`. `peek` reads the witness.
     ///
-    /// A witness that goes back is made up for by the superblocks of disks, as long as
-    /// one that was in the pool to the last is there.
+    /// The superblocks of disks make up for a witness that goes back, as long as one disk that was
+    /// in the pool to the last is there.
     pub(super) fn between_lives(&self, cut: Cut, peek: &dyn Fn(&mut [u8])) {
         for disk in 0..self.pool.len() {
             match cut.disks {
@@ -318,7 +318,7 @@ impl Bench {
         *self.witness_back.borrow_mut() = back.then_some(before);
     }
 
-    /// The `disks` become what they were a life ago.
+    /// Restores `disks` to their content of a life ago.
     fn go_back(&self, disks: u8) {
         if self.case.cuts.iter().all(|cut| cut.disks_back == 0) {
             return;
@@ -333,7 +333,7 @@ impl Bench {
         }
     }
 
-    /// The next life is another one's: what is new in its configuration.
+    /// Starts the next life, and notes the changes of its configuration.
     pub(super) fn next_life(&self) {
         let before = self.setting();
         self.life.set(self.life.get() + 1);
@@ -351,10 +351,10 @@ impl Bench {
         }
     }
 
-    /// The daemon is dead: what the cut met. Forgets its cache.
+    /// The daemon is dead: counts the situations that the cut landed in, and forgets the cache.
     pub(super) fn autopsy(&self, now: Nanos, cut: Option<Cut>) {
         self.look(now);
-        // One that is still coming has no superblock that shows how far the pool had got.
+        // A device that is still joining has no superblock that shows how far the pool had got.
         let came = |d: &cache::DeviceReport| self.places.borrow().contains(&Some(d.id));
         let online = |d: &cache::DeviceReport| d.state == cache::DeviceState::Online && came(d);
         let caches = self.caches.take();
@@ -385,7 +385,7 @@ impl Bench {
             report.land(Landing::Promotion);
         }
         for (seen, (_, landing)) in self.recent.iter().zip(RECENT) {
-            // A line that was evicted for nothing that was on its way does not count.
+            // A line that was evicted for a line not in flight does not count.
             let span = match landing {
                 Landing::JournalWrap => WRAPPED,
                 _ => MIDST,

@@ -1,6 +1,5 @@
-//! What a case is made of: a topology, a script of operations, faults, and the
-//! moments at which the power goes. All of it is data, so that a case that fails
-//! can be made smaller piece by piece.
+//! The parts of a case: a topology, a script of operations, faults, and the moments at which the
+//! power goes. All of a case is data, so that a failing case can be made smaller piece by piece.
 
 use crate::model::Space;
 use block::{Extent, Lba, Nanos, Sectors, TargetId};
@@ -16,14 +15,14 @@ pub(super) const POOL: Domain = Domain(2);
 /// The daemon's own "power domain": a kill of the process.
 pub(super) const DAEMON: Domain = Domain(3);
 
-/// The size of the disk beside a pool whose superblocks have room for all of its volumes.
+/// The size of a witness without table areas: superblocks have room for all volumes of the pool.
 pub(super) const WITNESS: Sectors = Sectors(64 * 8);
-/// The size of one with table areas.
+/// The size of a witness with table areas.
 const WITNESS_WHOLE: Sectors = Sectors(layout::WITNESS_BLOCKS * layout::BLOCK_SECTORS);
 
 pub(super) type Leaf = Disk<SimDriver>;
 
-/// How much later a failed write to an origin lands.
+/// Delay after which a failed write to an origin lands.
 const LATE: Nanos = Nanos::from_micros(700);
 
 /// One step of a client's script.
@@ -31,11 +30,11 @@ const LATE: Nanos = Nanos::from_micros(700);
 pub enum Step {
     /// Reads sectors of a volume.
     Read(usize, Range<u64>),
-    /// Writes them; `true` forces unit access.
+    /// Writes sectors; `true` forces unit access.
     Write(usize, Range<u64>, bool),
-    /// Zeroes them.
+    /// Zeroes sectors.
     Zero(usize, Range<u64>),
-    /// Discards them.
+    /// Discards sectors.
     Discard(usize, Range<u64>),
     /// Flushes a volume.
     Flush(usize),
@@ -43,19 +42,19 @@ pub enum Step {
     Mode(usize, Mode),
     /// Unplugs a pool disk.
     Unplug(usize),
-    /// Plugs it in again, and puts it into the pool if the daemon runs.
+    /// Plugs a pool disk in again, and puts the disk into the pool if the daemon runs.
     Plug(usize),
     /// Does nothing for a time.
     Pause(Nanos),
-    /// A volume's origin loses what it has not made durable, and goes on.
+    /// A volume's origin loses the writes that are not durable, and goes on.
     Forget(usize),
-    /// It does so and answers with errors for a time.
+    /// A volume's origin forgets likewise, and answers with errors for a time.
     Away(usize, Nanos),
-    /// A pool disk answers nothing any more in this life of the daemon.
+    /// A pool disk is unresponsive for the rest of this life of the daemon.
     Hang(usize),
     /// The back end takes a snapshot of a quiesced volume.
     Snapshot(usize),
-    /// It puts the last one back, and the volume is invalidated.
+    /// The back end restores the last snapshot, and the volume is invalidated.
     Rollback(usize),
     /// A volume is invalidated.
     Invalidate(usize),
@@ -65,27 +64,27 @@ pub enum Step {
     Stop,
 }
 
-/// What a daemon is configured to serve a volume as.
+/// A daemon's configuration of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Setting {
-    /// Which of its names it has.
+    /// The number of its name.
     pub name: u8,
-    /// The pool that it is cached in.
+    /// The pool that caches it.
     pub pool: usize,
-    /// How many of its windows it reaches to.
+    /// Number of its windows that are within its size.
     pub windows: u64,
 }
 
-/// What stops when the power goes. The daemon always does.
+/// The parts that stop when the power goes. The daemon always stops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Loss {
     /// The process is killed; all disks keep their power.
     Daemon,
-    /// The pool loses power with it.
+    /// The pool loses power with the daemon.
     Pool,
-    /// The origins lose power with it.
+    /// The origins lose power with the daemon.
     Origins,
-    /// Everything does.
+    /// The pool and the origins lose power with the daemon.
     All,
 }
 
@@ -102,7 +101,7 @@ impl Loss {
         }
     }
 
-    /// Whether the origins lose what they have not made durable.
+    /// True if the origins lose the writes that are not durable.
     pub(super) fn takes_origins(self) -> bool {
         matches!(self, Loss::Origins | Loss::All)
     }
@@ -113,26 +112,26 @@ impl Loss {
 pub struct Cut {
     /// Disk steps (submissions and completions) after the life began.
     pub after: u64,
-    /// What is lost.
+    /// The parts that stop.
     pub loss: Loss,
-    /// Which pool disks the next daemon finds, as they were.
+    /// The pool disks that the next daemon finds, with their content.
     pub disks: Disks,
-    /// Whether the witness goes back to what it was a life ago, as if it came
-    /// from a backup; only while that can be detected.
+    /// The witness goes back to its content of a life ago, as from a backup; only while that can be
+    /// detected.
     pub witness_back: bool,
-    /// The pool disks, as bits, that go back to what they were when an earlier life
-    /// ended, as if they were restored from an image.
+    /// The pool disks, as bits, that go back to their content at the end of an earlier life, as if
+    /// restored from an image.
     pub disks_back: u8,
 }
 
 /// The pool disks that are there when a daemon starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Disks {
-    /// Those that were there when the last one ended.
+    /// The disks that were there when the last daemon ended.
     Same,
-    /// All.
+    /// All disks.
     All,
-    /// Those whose bits are set.
+    /// The disks with a set bit.
     Only(u8),
 }
 
@@ -141,11 +140,11 @@ pub enum Disks {
 pub struct Fault {
     /// The disk.
     pub disk: usize,
-    /// Of which operations.
+    /// The operations that the fault strikes.
     pub ops: Ops,
-    /// What happens to them.
+    /// The effect on those operations.
     pub effect: Effect,
-    /// With which probability.
+    /// The probability of the fault.
     pub chance: f64,
 }
 
@@ -170,11 +169,11 @@ pub struct Case {
     pub steps: Vec<Step>,
     /// The end of each life but the last, which ends in order.
     pub cuts: Vec<Cut>,
-    /// What pool disks do wrong.
+    /// Faults of pool disks.
     pub faults: Vec<Fault>,
-    /// How likely a write to an origin fails and lands later.
+    /// The probability that a write to an origin fails and lands later.
     pub origin_late: f64,
-    /// How many pools there are; each has every so manieth disk.
+    /// Number of pools. A disk's number, modulo the number of pools, is its pool.
     pub pools: usize,
     /// Volumes that the first pool remembers beside these, with long records.
     pub neighbours: u64,
@@ -186,19 +185,19 @@ pub struct Case {
     pub pool_time: Span,
     /// The engine's limit for hits.
     pub hit_latency_max: Nanos,
-    /// How often the engine brings its map up to date.
+    /// Interval of the engine's map commits.
     pub commit_period: Nanos,
-    /// Of these, after how many an unused bit is cleared.
+    /// Number of these intervals after which an unused bit is cleared.
     pub mark_idle_periods: u32,
 }
 
 impl Case {
-    /// What the daemon of life `number` is configured to serve.
+    /// The configuration of the daemon of life `number`.
     pub fn setting(&self, number: usize) -> &[Setting] {
         &self.settings[number.min(self.settings.len() - 1)]
     }
 
-    /// The size of the disk beside a pool.
+    /// The size of a pool's witness.
     pub(super) fn witness(&self) -> Sectors {
         match self.neighbours {
             0 => WITNESS,
@@ -211,8 +210,8 @@ impl Case {
         disk % self.pools
     }
 
-    /// Where a fault strikes. A disk that acknowledges a durable write of the bitmap and has
-    /// them nowhere is beyond what is promised; of all else that is found.
+    /// Where a fault strikes. The promise excludes a disk that acknowledges a durable write of the
+    /// bitmap and does not hold the write. All other faults are found.
     fn struck(&self, fault: &Fault) -> Vec<Option<Extent>> {
         let line_blocks = self.line_bytes / layout::BLOCK_BYTES as u32;
         let len = self.pool[fault.disk];
@@ -227,8 +226,8 @@ impl Case {
         }
     }
 
-    /// What goes wrong in a life that begins after `steps` disk steps and ends
-    /// with `cut`, if it does not end in order.
+    /// The faults of a life that begins after `steps` disk steps and, if the life does not end in
+    /// order, ends with `cut`.
     pub(super) fn plan(
         &self,
         origins: &[TargetId],

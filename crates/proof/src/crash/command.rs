@@ -1,4 +1,4 @@
-//! The command: campaigns and what they print.
+//! The command: campaigns and their output.
 
 use super::case::Case;
 use super::draw::Length;
@@ -14,14 +14,14 @@ use std::time::Instant;
 /// Cases, and as many flips, that have to find a mutation.
 const CASES_PER_MUTATION: u64 = 8000;
 
-/// What is asked of the laboratory.
+/// A request to the laboratory.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// How many cases.
+    /// Number of cases.
     pub cases: u64,
-    /// The first one's seed.
+    /// The seed of the first case.
     pub seed: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u64,
     /// Cut short cases at every boundary instead of long ones at random.
     pub boundaries: bool,
@@ -31,7 +31,7 @@ pub struct Request {
     pub json: bool,
 }
 
-/// Carries out a request and prints the report; the error says what was wrong.
+/// Carries out a request and prints the report. The error describes the failure.
 pub fn command(request: &Request) -> Result<(), String> {
     if request.boundaries {
         return boundaries(request);

@@ -7,12 +7,12 @@ use cache::Mode;
 use sim::{Effect, Ops, Rng, Span};
 use std::ops::Range;
 
-/// What becomes of disks and witness between two lives of a case.
+/// The changes of disks and witness between two lives of a case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Comings {
     /// Disks that were unplugged stay so, or all come back.
     Common,
-    /// Each disk is there or not, for a life or several; nobody plugs one in.
+    /// Each disk is there or not, for a life or several; no client plugs a disk in.
     Roaming,
     /// All disks are there, and the witness may go back.
     Backup,
@@ -28,7 +28,7 @@ impl Comings {
     }
 }
 
-/// How long cases are.
+/// The length of cases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Length {
     /// A script of 10 to 40 steps, with no cut of its own.
@@ -47,8 +47,8 @@ impl Case {
         case
     }
 
-    /// The same daemon in an easier world: nothing goes wrong with origins, nobody
-    /// works on them, and volumes stay what they are.
+    /// The same daemon in an easier world: origins have no faults and no administrators, and the
+    /// volumes never change.
     pub fn plain(seed: u64) -> Case {
         Case::simple(seed, Length::Long).0
     }
@@ -70,8 +70,8 @@ impl Case {
             Length::Long => Comings::draw(rng, disks),
             Length::Short => Comings::Common,
         };
-        // What a disk missed shows in a line that it kept and that no bit covers:
-        // where disks come and go, lines stay, bits are cleared soon, and writes are few.
+        // Writes that a disk missed show in a line that the disk kept and that no bit covers. Where
+        // disks come and go, lines therefore stay, bits are cleared soon, and writes are few.
         let is_calm = comings != Comings::Common;
         let all: u64 = volumes.iter().map(|v: &Space| v.windows * v.each).sum();
         let least = if is_calm { 60 } else { 10 };
@@ -155,8 +155,7 @@ impl Case {
         }
     }
 
-    /// Small places, most of them in the hot quarter of a window, on the logical
-    /// blocks.
+    /// Draws a small place, mostly in the hot quarter of a window, aligned to logical blocks.
     fn place(&self, rng: &mut Rng, volume: usize) -> Range<u64> {
         let block = self.block.0;
         let space = self.volumes[volume];
@@ -181,8 +180,8 @@ impl Case {
         start..start + len * block
     }
 
-    /// A step of a script takes about four disk steps; a cut beyond the end of a
-    /// life finds it closed.
+    /// A step of a script takes about four disk steps. A cut beyond the end of a life finds that
+    /// life closed.
     fn draw_cuts(&mut self, rng: &mut Rng, comings: Comings) {
         let lives = match comings {
             Comings::Common => rng.between(1, 3),
@@ -204,7 +203,7 @@ impl Case {
             };
             let main = cut(each.max(2));
             self.cuts.push(main);
-            // Again while the next life recovers.
+            // More cuts while the next life recovers.
             let recovery = [cut(60), cut(60), cut(30)];
             let times = rng.below(4) as usize;
             self.cuts.extend(&recovery[..times]);
@@ -246,9 +245,9 @@ impl Case {
         });
     }
 
-    /// What a case has beside losses of power and faults of pool disks: origins that
-    /// lose writes, back ends that restore snapshots, daemons that stop in order,
-    /// volumes that move, pool disks that hang, lie and go back in time.
+    /// Adds trouble beside losses of power and faults of pool disks: origins that lose writes, back
+    /// ends that restore snapshots, daemons that stop in order, volumes that move, pool disks that
+    /// hang, lie and go back in time.
     fn trouble(&mut self, rng: &mut Rng, comings: Comings) {
         if rng.chance(0.3) {
             self.insert(rng, 8, |rng, volume| match rng.below(4) {
@@ -302,7 +301,7 @@ impl Case {
         }
     }
 
-    /// Daemons are to stop while somebody puts a snapshot back.
+    /// Daemons are to stop while an administrator restores a snapshot.
     fn stop_at_standstill(&mut self) {
         let is_rollback = |step: &Step| matches!(step, Step::Rollback(_));
         if let Some(last) = self.steps.iter().rposition(is_rollback) {
@@ -343,8 +342,8 @@ impl Case {
         }
     }
 
-    /// Pool disks that acknowledge what they have not made durable, and whose failed
-    /// writes land later.
+    /// Draws faults of pool disks: acknowledged flushes that make nothing durable, and failed
+    /// writes that land later.
     fn draw_lies(&mut self, rng: &mut Rng) {
         for disk in 0..self.pool.len() {
             let late = Effect::Late(Nanos(rng.between(1, 3_000_000)));

@@ -1,9 +1,8 @@
-//! Single bits flipped in images of pools, one at a time: each is found, or does
-//! no harm.
+//! Single bits flipped in images of pools, one at a time: each flip is found, or does no harm.
 //!
-//! A daemon opens the changed image, reads all back, writes some of it, ends in
-//! order, and another one reads it again. It may refuse the pool with an error;
-//! what it serves must be right.
+//! A daemon opens the changed image, reads all back, writes some of it, and ends in order. Another
+//! daemon then reads all again. A daemon may refuse the pool with an error; all data that it serves
+//! must be right.
 
 use super::image::{Image, LINE_BYTES, Verdict};
 use layout::{Area, BLOCK_BYTES, is_checksum};
@@ -12,12 +11,12 @@ use sim::Rng;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Flips of one image.
+/// Number of flips of one image.
 const FLIPS_PER_IMAGE: u64 = 250;
-/// From here on every structure is expected to have been flipped.
+/// Number of flips from which on every structure is expected to have been flipped.
 const FLIPS_FOR_ALL: u64 = 500;
 
-/// What a flipped bit was part of.
+/// The structure that a flipped bit was part of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Structure {
@@ -42,7 +41,7 @@ pub enum Structure {
 }
 
 impl Structure {
-    /// Those that every image has.
+    /// The structures that every image has.
     pub const ALL: [Structure; 7] = [
         Structure::Superblock,
         Structure::Bitmap,
@@ -63,25 +62,25 @@ pub struct Outcome {
     pub refused: u64,
     /// The damage was counted.
     pub counted: u64,
-    /// Nothing came of it.
+    /// The flip had no effect.
     pub harmless: u64,
 }
 
-/// What many flips came to.
+/// The outcomes of many flips.
 #[derive(Default, Debug, Serialize)]
 pub struct Flips {
     /// Bits flipped.
     pub flips: u64,
-    /// Images that they were flipped in.
+    /// Images with a flip.
     pub images: u64,
-    /// By what they were flipped in.
+    /// Outcomes by structure.
     pub structures: BTreeMap<Structure, Outcome>,
-    /// What was wrong: the flip's seed, and what was read.
+    /// Violations: the flip's seed, and a description of the bytes read.
     pub violations: Vec<(u64, String)>,
 }
 
 impl Flips {
-    /// The structures in which no bit was flipped, if that is no chance.
+    /// The structures without a flipped bit, if there were enough flips for all.
     pub fn missed(&self) -> Vec<Structure> {
         let missed = |structure: &&Structure| !self.structures.contains_key(structure);
         match self.flips < FLIPS_FOR_ALL {
@@ -121,8 +120,8 @@ pub fn flips(seeds: Range<u64>) -> Flips {
 }
 
 impl Image {
-    /// Flips the bit that `seed` draws, nine times of ten in a block that is not
-    /// empty, in any structure alike. In which.
+    /// Flips the bit that `seed` draws, nine times of ten in a block that is not empty. All
+    /// structures are equally likely. Returns that structure.
     pub fn flip(&mut self, seed: u64) -> Structure {
         let mut rng = Rng::fork(seed, 22);
         let structure = Structure::ALL[rng.below(Structure::ALL.len() as u64) as usize];

@@ -1,4 +1,4 @@
-//! What a flush of an origin came to, against what the model allows.
+//! The results of an origin's flushes, against the model.
 
 use super::back_end::Since;
 use super::bench::Bench;
@@ -19,7 +19,7 @@ pub(super) fn settle_model(bench: &Bench, volume: usize) {
     }
 }
 
-/// A flush that began at `mark` was acknowledged: its origin holds it durably.
+/// A flush that began at `mark` was acknowledged: the origin holds the covered writes durably.
 pub(super) fn flushed(bench: &Bench, volume: usize, mark: FlushMark) {
     bench.models[volume].borrow_mut().end_flush(mark);
     for (start, bytes) in windows(bench, volume, Medium::durable) {
@@ -61,7 +61,7 @@ pub(super) fn end_flush(
     }
     bench.report.borrow_mut().meet(Event::LossReported);
     let settled = bench.models[volume].borrow_mut().report_loss(mark, away);
-    // What was restored may be cached as it was, until it is invalidated.
+    // A restored origin's old bytes may stay cached until an invalidation.
     if settled && !bench.back_end.volumes[volume].restored.get() {
         settle_model(bench, volume);
     }

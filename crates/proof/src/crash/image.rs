@@ -1,10 +1,9 @@
 //! Images of pools that bits are flipped in, and the daemons that make and serve
 //! them.
 //!
-//! An [`Image`] is a pool with its witness and origin, as a daemon left them that
-//! ended in order or was killed: with two checkpoints of its map, a log that has
-//! come round, and lines that the origin has overtaken, so that a bit or a record
-//! that is lost shows.
+//! An [`Image`] is a pool with its witness and origin, as left by a daemon that ended in order or
+//! was killed. The pool has two checkpoints of its map, a log that has come round, and lines that
+//! the origin has overtaken. So a lost bit or record shows.
 
 use crate::model::Space;
 use crate::stamp::{self, Value};
@@ -33,16 +32,16 @@ const COMMIT_PERIOD: Nanos = Nanos::from_micros(500);
 /// Rounds of changes in which the log comes round.
 const ROUNDS_MAX: u32 = 100;
 
-/// What one flip came to.
+/// The outcome of one flip.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// The pool was refused, with this error.
     Refused(String),
-    /// It was counted, and all that was read was right.
+    /// The damage was counted, and all that was read was right.
     Counted,
     /// All that was read was right.
     Harmless,
-    /// It was not.
+    /// Bytes that were read were wrong.
     Wrong(String),
 }
 
@@ -51,15 +50,15 @@ pub enum Verdict {
 pub struct Image {
     pub(super) pool: Vec<u8>,
     witness: Vec<u8>,
-    /// One after the other, those of each window.
+    /// The bytes of each window, one after the other.
     origin: Vec<u8>,
     superblock: Superblock,
     pub(super) plan: Plan,
 }
 
 impl Image {
-    /// The image of `seed`: of a pool that was closed in order if that is even,
-    /// else of one whose daemon was killed.
+    /// The image of `seed`: an even seed gives a pool that was closed in order, an odd one a pool
+    /// of a killed daemon.
     pub fn new(seed: u64) -> Image {
         let mut rng = Rng::fork(seed, 21);
         let made = life(seed, None, move |stage| Box::pin(make(stage, rng.bits())));
@@ -75,8 +74,8 @@ impl Image {
         }
     }
 
-    /// Clears all bits and seals that, as no flip can: lines that the origin
-    /// has overtaken are trusted then.
+    /// Clears all bits of the bitmap under a sound checksum, as no flip can. Lines that the origin
+    /// has overtaken are then trusted.
     pub fn forge(&mut self) {
         for block in 0..self.plan.bitmap.blocks {
             let at = (self.plan.bitmap.start + block) as usize * BLOCK_BYTES;
@@ -95,7 +94,7 @@ impl Image {
         &self.pool[block as usize * BLOCK_BYTES..][..BLOCK_BYTES]
     }
 
-    /// Serves the image, twice, and reads all of it. A panic is wrong too.
+    /// Serves the image twice and reads all of it. A panic is wrong too.
     pub fn examine(&self, seed: u64) -> Verdict {
         let run = || life(seed, Some(self), |stage| Box::pin(serve(stage)));
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
@@ -109,7 +108,7 @@ impl Image {
 
 type Leaf = Disk<SimDriver>;
 
-/// The disks of a life, in the world that it is in.
+/// The disks of a life, with the world of that life.
 struct Stage {
     local: Local<SimDriver>,
     pool: TargetId,
@@ -125,8 +124,8 @@ struct Open {
 
 type Work<T> = std::pin::Pin<Box<dyn Future<Output = T>>>;
 
-/// Runs `work` on the disks of `image`, or on empty ones; what pool, witness and
-/// origin hold after it, and what came of it.
+/// Runs `work` on the disks of `image`, or on empty ones. Returns the content of pool, witness and
+/// origin afterwards, and the result of `work`.
 fn life<T: 'static>(
     seed: u64,
     image: Option<&Image>,
@@ -258,7 +257,7 @@ impl Open {
     }
 }
 
-/// Where each piece of each window begins.
+/// The first sector of each piece of each window.
 fn pieces() -> impl Iterator<Item = u64> {
     let windows = (0..SPACE.windows).map(|number| SPACE.window(number));
     windows.flat_map(|window| window.step_by(PIECE as usize))
@@ -287,7 +286,7 @@ async fn make(stage: Stage, seed: u64) {
             let read = open.gate.read(start * SECTOR_BYTES, bytes).await;
             read.expect(SOUND);
         }
-        // The log takes them, and the bits are cleared.
+        // The log takes the lines, and the bits are cleared.
         stage.pause(5).await;
     }
     open.gate.device().set_mode(Mode::WriteAround);

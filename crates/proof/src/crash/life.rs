@@ -1,5 +1,5 @@
-//! One life of a daemon: it opens, clients take steps from the script, and it
-//! ends in order unless the power goes first.
+//! One life of a daemon: the daemon opens, clients take steps from the script, and the daemon ends
+//! in order unless the power goes first.
 
 use super::back_end::Since;
 use super::bench::{Bench, LastLook, Phase};
@@ -18,12 +18,12 @@ use sim::SimDriver;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// How long the end waits before it releases what is stuck.
+/// Time that the end waits before releasing stuck operations.
 const TIMEOUT: Nanos = Nanos::from_millis(20);
 /// Sectors compared at a time when everything is read back.
 const EXAMINED: u64 = 64;
 
-/// Lives until the script is used up.
+/// Runs the life until the script is used up.
 pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>) {
     let back = bench.witness_back.take();
     if let Some(bytes) = back {
@@ -42,7 +42,7 @@ pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>) {
     join_all(clients).await;
     settle(&bench, &local, &stage).await;
     if bench.is_scripted_out() && !bench.has_failed() {
-        // Twice: from wherever it is, and then from the pool as far as it got there.
+        // Twice: first from any device, then from the pool as far as the first pass filled it.
         for _ in 0..2 {
             let served = |volume: &usize| !bench.back_end.is_closed(*volume);
             for volume in (0..bench.origins.len()).filter(served) {
@@ -123,8 +123,8 @@ async fn perform(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, ste
     }
 }
 
-/// Puts a disk that is not in the pool, or was ejected, back into it, unless
-/// another client is about it.
+/// Puts a disk that is not in the pool, or was ejected, back into the pool, unless another client
+/// does so already.
 async fn plug(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, disk: usize) {
     if !bench.plugging[disk].replace(true) {
         put_back(bench, local, stage, disk).await;
@@ -149,7 +149,7 @@ async fn put_back(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, di
     }
     bench.release(disk);
     bench.plug(disk, true);
-    // The world hears of it when this task pauses.
+    // The world learns of the disk when this task pauses.
     local.env().timer.sleep(Nanos(1)).await;
     // A disk that fails meanwhile is left out.
     if let Ok(id) = stage::join(bench, local, stage, disk).await {
@@ -172,7 +172,7 @@ async fn change(
     if result.as_ref().is_err_and(late) && bench.case.origin_late > 0.0 {
         let model = &mut *bench.models[volume].borrow_mut();
         model.abandon(sectors, value);
-        // A flush that was part of it may have failed.
+        // A flush that was part of the write may have failed.
         return if durable {
             model.owe()
         };
@@ -202,7 +202,7 @@ async fn read(bench: &Bench, stage: &Stage, volume: usize, sectors: &Range<u64>)
     judge(bench, volume, since, answer.map(drop));
 }
 
-/// Whether it succeeded. None may fail but for an origin that was away.
+/// True if `result` is a success. Only operations on an origin that was away may fail.
 fn judge(bench: &Bench, volume: usize, since: Since, result: IoResult) -> bool {
     let Err(error) = result else { return true };
     if !bench.back_end.is_excused(volume, since) {
@@ -221,7 +221,7 @@ fn overwrite_hidden(bench: &Bench) {
     }
 }
 
-/// Waits until nothing is in flight, releasing what is stuck.
+/// Waits until nothing is in flight, releasing stuck operations.
 async fn settle(bench: &Bench, local: &Local<SimDriver>, stage: &Stage) {
     let timer = local.env().timer;
     for cache in &stage.caches {
@@ -235,7 +235,7 @@ async fn settle(bench: &Bench, local: &Local<SimDriver>, stage: &Stage) {
     }
 }
 
-/// All of a volume is what its origin holds, and allowed.
+/// All of a volume equals its origin, and is allowed.
 async fn examine(bench: &Bench, local: &Local<SimDriver>, stage: &Stage, volume: usize) {
     let origin = local.disk(bench.origins[volume]).expect("a disk");
     let space = bench.case.volumes[volume];

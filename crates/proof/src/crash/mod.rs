@@ -1,10 +1,9 @@
 //! The crash laboratory: daemons that are killed, and lose power, over and over.
 //!
-//! A seed makes a [`Case`]: a topology, a script, faults, and the moments at
-//! which power goes, at any boundary of any disk operation, in serving and again
-//! in recovery. The origins, the pool and the daemon are power domains of their
-//! own. A [`Model`](crate::model::Model) for each volume, which shares no code with the
-//! engine, judges every answer. A case passes if
+//! A seed makes a [`Case`]: a topology, a script, faults, and the moments at which power goes, at
+//! any boundary of any disk operation, in serving and again in recovery. The origins, the pool and
+//! the daemon are power domains of their own. A [`Model`](crate::model::Model) for each volume,
+//! which shares no code with the engine, judges every answer. A case passes if
 //!
 //! - every acknowledged write is read until the next, and every durable one
 //!   after any loss;
@@ -43,7 +42,7 @@ pub use run::{Outcomes, run};
 pub use shrink::shrink;
 pub use sweep::{Swept, campaign, sweep};
 
-/// The command that repeats the case of `seed` and prints it made smaller.
+/// The command that repeats the case of `seed` and prints the case made smaller.
 pub fn replay(seed: u64) -> String {
     format!("hotset-lab crash --cases 1 --seed {seed}")
 }

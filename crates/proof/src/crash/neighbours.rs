@@ -1,7 +1,7 @@
 //! Volumes that a pool remembers beside those that are served: so many, and with so long records
 //! of their origins, that superblocks have no room for all of them.
 //!
-//! All records change together. So whatever a cut leaves, they are of one generation, and of no
+//! All records change together. So after any cut all records are of one generation, and of no
 //! earlier one than the newest that was made durable.
 
 use super::bench::Bench;
@@ -13,19 +13,19 @@ use sim::SimDriver;
 
 /// Bytes of a record: the most that there can be.
 const RECORD_BYTES: usize = layout::ORIGIN_RECORD_BYTES_MAX;
-/// The size of each, and of the disk that is the origin of all.
+/// The size of each volume, and of the disk that is the origin of all.
 pub(super) const SECTORS: Sectors = Sectors(8);
 
 fn name(number: u64) -> String {
     format!("neighbour-{number}")
 }
 
-/// Whether a volume that a pool remembers is one of them.
+/// True if a volume that a pool remembers is a neighbour.
 pub(super) fn is_one(bench: &Bench, volume: &str) -> bool {
     (0..bench.case.neighbours).any(|number| name(number) == volume)
 }
 
-/// A daemon opens the pool: looks at what it remembers, and adds those that it does not.
+/// A daemon opens the pool: checks the remembered records, and adds the neighbours.
 pub(super) fn greet(bench: &Bench, local: &Local<SimDriver>, cache: &Cache<Leaf>) -> IoResult {
     let Some(origin) = bench.neighbours else {
         return Ok(());
@@ -57,7 +57,7 @@ pub(super) fn greet(bench: &Bench, local: &Local<SimDriver>, cache: &Cache<Leaf>
     Ok(())
 }
 
-/// Gives all of them new records, which are durable by the next [`Cache::remember`].
+/// Gives all neighbours new records, which are durable by the next [`Cache::remember`].
 fn renew(bench: &Bench, cache: &Cache<Leaf>) {
     let generation = bench.records.newest.get() + 1;
     bench.records.newest.set(generation);
@@ -67,7 +67,7 @@ fn renew(bench: &Bench, cache: &Cache<Leaf>) {
     }
 }
 
-/// Makes the records of now durable.
+/// Makes the present records durable.
 pub(super) async fn remember(bench: &Bench, cache: &Cache<Leaf>) {
     let generation = bench.records.newest.get();
     let under_way = &bench.records.under_way;
@@ -78,7 +78,7 @@ pub(super) async fn remember(bench: &Bench, cache: &Cache<Leaf>) {
     bench.records.durable.set(durable);
 }
 
-/// Gives all of them new records, and makes these durable.
+/// Gives all neighbours new records, and makes these durable.
 pub(super) async fn renew_durably(bench: &Bench, cache: &Cache<Leaf>) {
     renew(bench, cache);
     remember(bench, cache).await;

@@ -1,10 +1,10 @@
-//! The situations of a case, and what many met together.
+//! The situations of a case, and those of many cases together.
 
 use crate::violation::Violation;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Makes an enum of what is counted, each with its name in reports.
+/// Makes an enum of counted events, each with its name in reports.
 macro_rules! counted {
     ($(#[$doc:meta])* $what:ident: $($variant:ident, $name:literal, $help:literal;)*) => {
         $(#[$doc])*
@@ -14,10 +14,10 @@ macro_rules! counted {
         }
 
         impl $what {
-            /// All of them.
+            /// All variants.
             pub const ALL: &[$what] = &[$($what::$variant,)*];
 
-            /// Its name in reports.
+            /// The name in reports.
             pub const fn name(self) -> &'static str {
                 match self { $($what::$variant => $name,)* }
             }
@@ -26,8 +26,8 @@ macro_rules! counted {
 }
 
 counted! {
-    /// What a cut landed in. A campaign that never cut one of these has proved
-    /// nothing about it.
+    /// The situations that a cut may land in. A campaign without a cut in a situation has proved
+    /// nothing about that situation.
     Landing:
     Promotion, "promotion", "Lines or updates were on their way to the pool.";
     Eviction, "eviction", "A line had just made room for one that was on its way.";
@@ -42,8 +42,8 @@ counted! {
 }
 
 counted! {
-    /// What befell a case beside losses of power. A campaign that never met one of
-    /// these has proved nothing about it.
+    /// The events of a case beside losses of power. A campaign that never met an event has proved
+    /// nothing about that event.
     Event:
     LossReported, "loss_told", "A client's flush failed since the origin had lost writes.";
     OriginAway, "origin_away", "An origin lost writes, and answered with errors for a while.";
@@ -71,7 +71,7 @@ pub struct Report {
     pub hits: u64,
     /// Losses of power, and kills of the daemon.
     pub cuts: u64,
-    /// What was wrong; the first of it.
+    /// The first violation.
     pub violation: Option<String>,
     landed: [u64; Landing::ALL.len()],
     met: [u64; Event::ALL.len()],
@@ -95,16 +95,16 @@ pub struct Totals {
     cuts: u64,
     landed: [u64; Landing::ALL.len()],
     met: [u64; Event::ALL.len()],
-    /// The seeds that failed, with what was wrong.
+    /// The seeds that failed, each with its violation.
     pub violations: Vec<(u64, String)>,
 }
 
-/// A mutation of the engine, and whether the laboratory saw it.
+/// A mutation of the engine, and whether the laboratory caught it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Mutated {
-    /// What was wrong with the engine.
+    /// The mutation.
     pub name: String,
-    /// A case found it.
+    /// A case found the mutation.
     pub caught: bool,
 }
 
@@ -117,17 +117,17 @@ pub struct Summary {
     pub operations_median: u32,
     /// Losses of power in all of them.
     pub power_cuts: u64,
-    /// How often a loss landed in each situation.
+    /// Losses that landed in each situation.
     pub landed: BTreeMap<&'static str, u64>,
-    /// How often each event befell a case.
+    /// Count of each event, in all cases.
     pub met: BTreeMap<&'static str, u64>,
     /// Reads served from the pool alone.
     pub hits: u64,
-    /// What was wrong.
+    /// The violations.
     pub violations: Vec<Violation>,
     /// Cases a second, of all threads together.
     pub cases_per_second: f64,
-    /// What became of the mutations, if they were tried.
+    /// The outcomes of the mutations, if they were tried.
     pub mutations: Vec<Mutated>,
 }
 

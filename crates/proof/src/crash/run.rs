@@ -12,13 +12,13 @@ use simnode::run_alone;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// How long a life may last.
+/// Time limit of a life.
 const LIFE_MAX: Nanos = Nanos::from_secs(600);
 
-/// What a case came to.
+/// The outcome of a case.
 #[derive(Clone, Debug, Default)]
 pub struct Outcomes {
-    /// What it met.
+    /// The situations that the case met.
     pub report: Report,
     /// Disk steps of all lives together.
     pub steps: u64,
@@ -84,7 +84,7 @@ fn run_once(case: Arc<Case>) -> Outcomes {
     }
 }
 
-/// One life; whether there is to be another.
+/// Runs one life. Returns true if another life follows.
 fn one_life(sim: &mut Sim, bench: &Rc<Bench>, cut: Option<Cut>) -> bool {
     bench.begin_life();
     let steps = sim.world().steps();
@@ -102,7 +102,7 @@ fn one_life(sim: &mut Sim, bench: &Rc<Bench>, cut: Option<Cut>) -> bool {
     if !died && outcome != Outcome::Done {
         bench.violate(format!("the daemon did not end: {outcome:?}"));
     }
-    // What the dead daemon had in flight ends when the disks are taken over.
+    // The dead daemon's operations in flight end when the disks are taken over.
     drop(sim.driver());
     if let Some(cut) = cut {
         bench.between_lives(cut, &|out| {
@@ -143,7 +143,7 @@ fn inspect_origins(sim: &Sim, bench: &Bench) {
     }
 }
 
-/// Counts what the disks did wrong that only the world knows of.
+/// Counts the disks' faults that only the world knows of.
 fn count_faults(sim: &Sim, bench: &Bench) {
     let report = &mut *bench.report.borrow_mut();
     for landed in sim.world().tally().landed() {

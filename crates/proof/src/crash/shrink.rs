@@ -1,4 +1,4 @@
-//! Makes a case that fails smaller while it still fails.
+//! Makes a failing case smaller while the case still fails.
 
 use super::case::Case;
 use super::run::run;
@@ -6,7 +6,7 @@ use super::run::run;
 /// Runs that may be spent.
 const RUNS_MAX: u32 = 2000;
 
-/// The smallest case found that fails too, and how it fails.
+/// Returns the smallest case found that fails too, and its failure.
 pub fn shrink(case: &Case) -> (Case, String) {
     let mut search = Search {
         best: case.clone(),
@@ -46,7 +46,7 @@ impl Search {
         (pieces, after + case.clients + case.neighbours)
     }
 
-    /// Takes the changed case if it fails; whether it did.
+    /// Takes the changed case if that fails. Returns true if so.
     fn try_one(&mut self, change: impl FnOnce(&mut Case)) -> bool {
         let mut case = self.best.clone();
         let before = self.size();

@@ -1,5 +1,5 @@
-//! Opens and closes the cache under test: the only file here that knows how a
-//! daemon assembles one.
+//! Opens and closes the cache under test: the only file here that knows how a daemon assembles a
+//! cache.
 
 use super::bench::Bench;
 use super::case::{Leaf, Setting};
@@ -14,17 +14,17 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-/// What a pool disk has beside the lines that a case wants on it: superblocks, bitmap,
-/// log, maps and what the policy remembers.
+/// Room on a pool disk beside the lines that a case wants on it: superblocks, bitmap, log, maps and
+/// policy hints.
 pub(super) const METADATA: Sectors = Sectors(96 * 8);
-/// What it has besides if its table areas are to have room for 40 volumes.
+/// Room besides for table areas of 40 volumes.
 pub(super) const TABLES: Sectors = Sectors(6 * 128 * 8);
-/// How often what is stuck is released while a pool is opened: no client waits
-/// for it, but somebody who looks on does.
+/// Interval at which stuck operations are released while a pool is opened: no client waits for the
+/// opening, but the campaign does.
 const TIMEOUT: Nanos = Nanos::from_millis(5);
-/// How long a pool may take to end, whatever its disks do.
+/// Time limit of a pool's end, whatever its disks do.
 const CLOSE_MAX: Nanos = Nanos::from_secs(1);
-/// Attempts to open a pool whose disks fail now and then, before it is formatted.
+/// Attempts to open a pool with disks that fail now and then, before the pool is formatted.
 const ATTEMPTS: u32 = 50;
 
 /// A cache and its volumes, open.
@@ -34,7 +34,7 @@ pub(super) struct Stage {
     pub(super) gates: Vec<Gate<Volume<Leaf>>>,
 }
 
-/// What a disk of the pool is called.
+/// The name of a disk of the pool.
 pub(super) fn pool_name(disk: usize) -> String {
     format!("pool-{disk}")
 }
@@ -57,7 +57,7 @@ pub(super) async fn restore_witness(bench: &Bench, local: &Local<SimDriver>, byt
     written.expect("the witness has no faults");
 }
 
-/// Puts a disk into the pool that was not in it when it was opened.
+/// Puts a disk into the pool that was not there when the pool was opened.
 pub(super) async fn join(
     bench: &Bench,
     local: &Local<SimDriver>,
@@ -71,8 +71,8 @@ pub(super) async fn join(
 
 /// Opens the pool with the disks that are plugged in, and every volume.
 ///
-/// A pool whose disks are faulty may be refused: both copies of a superblock are bad,
-/// or a disk cannot be read. An administrator would then have it formatted.
+/// A pool with faulty disks may be refused: both copies of a superblock are bad, or a disk cannot
+/// be read. An administrator would then have the pool formatted.
 pub(super) async fn open(bench: &Bench, local: &Local<SimDriver>) -> Stage {
     for number in 1.. {
         let format = number > ATTEMPTS;
@@ -104,7 +104,7 @@ async fn attempt(bench: &Bench, local: &Local<SimDriver>, format: bool) -> IoRes
     };
     let fitted = fit_out(bench, local, format, &mut stage).await;
     if fitted.is_err() {
-        // Nothing of it is at work any more when the next one begins.
+        // No part of a failed attempt is at work when the next one begins.
         for gate in &stage.gates {
             gate.device().close().await;
         }
@@ -150,7 +150,7 @@ async fn fit_out(
             mode: bench.mode(volume),
         };
         let origin = BoxDevice::new(leaf(local, bench.origins[volume]));
-        // What an earlier daemon left in its volatile cache may be lost without a word.
+        // The volatile cache of an earlier daemon may be lost without an error.
         origin.flush().await?;
         let opened = caches[setting.pool].add_volume(config, origin)?;
         gates.push(Gate::new(opened, local.env()));
@@ -203,7 +203,7 @@ async fn open_pool(
     Ok(cache)
 }
 
-/// Ends what [`open`] began, in order, as far as a daemon waits for it.
+/// Ends the work that [`open`] began, in order, as far as a daemon waits for that.
 pub(super) async fn close(bench: &Bench, local: &Local<SimDriver>, stage: Stage) {
     for (volume, gate) in stage.gates.iter().enumerate() {
         if !bench.back_end.is_closed(volume) {
@@ -223,7 +223,7 @@ pub(super) async fn close(bench: &Bench, local: &Local<SimDriver>, stage: Stage)
     }
 }
 
-/// `work`, releasing what disks hold on to.
+/// Runs `work`, releasing the operations that disks hold.
 async fn unstuck<T>(bench: &Bench, local: &Local<SimDriver>, work: impl Future<Output = T>) -> T {
     let timer = local.env().timer;
     let mut work = pin!(work);

@@ -10,13 +10,13 @@ use block::{Env, IoError, Lba, Nanos, SECTOR_BYTES};
 use std::cell::Cell;
 use std::ops::Range;
 
-/// How long the back end takes for what it does.
+/// Time of one piece of work of the back end.
 const WORK: Nanos = Nanos::from_micros(300);
 
-/// Attempts to invalidate a volume whose origin has losses to report, or is away.
+/// Attempts to invalidate a volume with an origin that has losses to report, or is away.
 const ATTEMPTS: u32 = 100;
 
-/// The origin forgets, and is away for `span`.
+/// Has the origin forget, and be away for `span`.
 pub(super) async fn be_away(bench: &Bench, env: &Env, volume: usize, span: Nanos) {
     let state = &bench.back_end.volumes[volume];
     if state.away.replace(true) {
@@ -32,8 +32,8 @@ pub(super) async fn be_away(bench: &Bench, env: &Env, volume: usize, span: Nanos
     state.away.set(false);
 }
 
-/// Takes a snapshot of a volume, or puts back one that was taken; a volume on which
-/// somebody else works is left alone.
+/// Takes a snapshot of a volume, or restores the last one. Leaves a volume alone on which another
+/// administrator works.
 pub(super) async fn work(bench: &Bench, env: &Env, stage: &Stage, volume: usize, back: bool) {
     let state = &bench.back_end.volumes[volume];
     if state.busy.replace(true) {
@@ -44,7 +44,7 @@ pub(super) async fn work(bench: &Bench, env: &Env, stage: &Stage, volume: usize,
         // Nothing is in flight: all that was acknowledged is durable.
         Ok(()) => {
             let all = bench.models[volume].borrow().begin_flush();
-            // What was not reported to clients may have been to the back end.
+            // A loss that was not reported to clients may have been reported to the back end.
             if !bench.models[volume]
                 .borrow()
                 .knows_less(state.reported.get().losses)
@@ -80,7 +80,7 @@ async fn at_standstill(bench: &Bench, env: &Env, stage: &Stage, volume: usize, b
             state.restored.set(true);
             env.timer.sleep(WORK).await;
             if bench.stopping.get() {
-                // What a daemon does first that is to stop.
+                // A daemon that is to stop closes the volume first.
                 state.closed.set(true);
                 stage.gates[volume].device().close().await;
                 return bench.report.borrow_mut().meet(Event::StopAtStandstill);
@@ -121,8 +121,8 @@ async fn invalidate_now(bench: &Bench, env: &Env, stage: &Stage, volume: usize) 
     false
 }
 
-/// Whether the origin is to blame for what was reported to an administrator, who gets
-/// what it lost as a client is, for a standstill and an invalidation each.
+/// Checks that the origin's losses explain an error that an administrator was given. Each loss is
+/// reported to administrators as to clients, once for a standstill and once for an invalidation.
 fn judge(bench: &Bench, volume: usize, since: Since, reported: &Cell<Reported>, error: &IoError) {
     let losses = bench.models[volume].borrow().losses();
     let away = bench.back_end.was_away(volume, since);

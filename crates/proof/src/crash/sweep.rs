@@ -13,12 +13,12 @@ pub fn campaign(seeds: Range<u64>, threads: u64) -> Totals {
     over(seeds, threads, case, Totals::add)
 }
 
-/// What a sweep over every boundary of a short case found.
+/// The outcome of a sweep over every boundary of a short case.
 #[derive(Clone, Debug, Default)]
 pub struct Swept {
     /// Boundaries, each with each sort of loss.
     pub cuts: u64,
-    /// The case that fails at the first boundary, and how.
+    /// The case that fails at the first boundary, and its failure.
     pub failed: Option<(Case, String)>,
 }
 

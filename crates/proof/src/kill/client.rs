@@ -12,7 +12,7 @@ const EXPORT_NAME: u32 = 1;
 const CLIENT_FLAGS: u32 = 3;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const REPLY_MAGIC: u32 = 0x6744_6698;
-/// A daemon that answers nothing for so long hangs.
+/// Time after which a daemon without an answer counts as hung.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A request's type in the protocol.
@@ -46,8 +46,8 @@ impl Client {
         Ok(Client(stream))
     }
 
-    /// One request and its answer, which fills `bytes` if it is a read. `Ok` of
-    /// the server's error number, 0 for success.
+    /// Makes one request and waits for its answer, which fills `bytes` after a read. Returns the
+    /// server's error number, 0 for success.
     pub(super) fn request(
         &mut self,
         command: Command,

@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use testbed::tools::bound;
 
-/// How long a daemon may take to serve.
+/// Time limit of a daemon's start.
 const START_MAX: Duration = Duration::from_secs(60);
 /// The size of each volume.
 pub(super) const VOLUME_BYTES: u64 = 32 << 20;
@@ -24,7 +24,7 @@ pub(super) struct Place {
 pub(crate) struct Process(Child);
 
 impl Process {
-    /// As `kill -9` does.
+    /// Kills the process, as `kill -9` does.
     pub(crate) fn kill(mut self) -> io::Result<()> {
         self.0.kill()?;
         self.0.wait().map(drop)
@@ -33,15 +33,15 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
 impl Place {
-    /// Makes the files in `dir`, which must not be on a file system without
-    /// direct I/O; `program` is hotset.
+    /// Makes the files in `dir`, which must be on a file system with direct I/O. `program` is the
+    /// executable of hotset.
     pub(super) fn new(dir: &Path, program: &Path) -> io::Result<Place> {
         fs::create_dir_all(dir)?;
         for (name, bytes) in [
@@ -85,23 +85,23 @@ impl Place {
         .concat()
     }
 
-    /// Starts a daemon and waits until it serves.
+    /// Starts a daemon and waits until the daemon serves.
     pub(super) fn serve(&self) -> Result<Process, String> {
         let (toml, log) = (self.path("hotset.toml"), self.path("log"));
         start(&self.program, &toml, &self.path("nbd"), &log)
     }
 }
 
-/// Starts a daemon of the executable `program` that listens at `socket`, and waits
-/// until it serves; what it says goes to the file `log`.
+/// Starts a daemon of the executable `program` that listens at `socket`, and waits until the daemon
+/// serves. The daemon's messages go to the file `log`.
 pub(crate) fn start(
     program: &Path,
     toml: &Path,
     socket: &Path,
     log: &Path,
 ) -> Result<Process, String> {
-    // A ring that the kernel is still taking down keeps the socket of a killed
-    // daemon listening: a connection to that one would show nothing.
+    // A ring that the kernel is still taking down keeps the socket of a killed daemon listening: a
+    // connection to that socket would show nothing.
     let _ = fs::remove_file(socket);
     let mut command = bound(program);
     command.args(["serve", "--config"]).arg(toml);
@@ -109,7 +109,7 @@ pub(crate) fn start(
     let child = command.stdin(Stdio::null()).stderr(said).spawn();
     let mut process = Process(child.map_err(|e| e.to_string())?);
     let begin = Instant::now();
-    // Only a connection shows that it listens.
+    // Only a connection shows that the daemon listens.
     while UnixStream::connect(socket).is_err() {
         let ended = process.0.try_wait().map_err(|e| e.to_string())?;
         if ended.is_some() || begin.elapsed() > START_MAX {

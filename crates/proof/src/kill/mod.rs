@@ -1,12 +1,11 @@
 //! Rounds of `kill -9` of the real daemon, with every answer checked.
 //!
-//! Clients of a volume read and write it, each its own part, and ask the crash
-//! laboratory's reference model about each answer; fio writes another with
-//! checksums. The daemon is killed at a random moment and started again on the
-//! same origins and the same pool; then all of both volumes is read back.
+//! Clients of a volume read and write their own parts, and compare each answer with the crash
+//! laboratory's reference model. fio writes another volume with checksums. The daemon is killed at
+//! a random moment and started again on the same origins and the same pool. Then all of both
+//! volumes is read back.
 //!
-//! The kernel keeps what the daemon had written, so that what was acknowledged
-//! must be there, flushed or not.
+//! The kernel keeps the daemon's writes, so that acknowledged writes must be there, flushed or not.
 
 mod client;
 pub(crate) mod daemon;

@@ -17,10 +17,10 @@ const CLIENTS: u64 = 4;
 const PART: u64 = VOLUME_BYTES / 512 / CLIENTS;
 /// A part is read back in pieces of so many sectors.
 const EXAMINED: u64 = 512;
-/// What fio rewrites in each round.
+/// Bytes that fio rewrites in each round.
 const FIO_SIZE: &str = "16m";
 
-/// What rounds have found.
+/// The findings of the rounds.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Kills {
     /// Daemons killed.
@@ -29,9 +29,9 @@ pub struct Kills {
     pub requests: u64,
     /// Kills that caught fio in the midst of its writes.
     pub kills_under_fio: u64,
-    /// Times that fio verified all it had written before a kill.
+    /// Times that fio verified all its writes of before a kill.
     pub fio_verified: u64,
-    /// What was wrong.
+    /// The violations.
     pub violations: Vec<String>,
 }
 
@@ -122,11 +122,11 @@ impl Part {
         if let Ok(mut client) = Client::connect(socket, "checked") {
             while self.step(&mut client).is_ok() && self.violation.is_none() {}
         }
-        // What was in flight may have landed.
+        // Writes in flight may have landed.
         self.model.cut(false);
     }
 
-    /// One request; `Err` if there is no daemon to answer it.
+    /// Makes one request. The error means that no daemon answers.
     fn step(&mut self, client: &mut Client) -> io::Result<()> {
         let len = self.rng.between(1, 64);
         // A hot eighth, so that there are hits.
@@ -176,8 +176,8 @@ impl Part {
         Ok(())
     }
 
-    /// Reads all of it, twice: the second time from the pool as far as it got
-    /// there.
+    /// Reads the whole part, twice: the second time from the pool as far as the first pass filled
+    /// the pool.
     fn examine(&mut self, socket: &Path) {
         let outcome = Client::connect(socket, "checked").and_then(|mut client| {
             let whole = (0..PART).step_by(EXAMINED as usize);

@@ -1,21 +1,21 @@
-//! What is known of one sector.
+//! The reference of one sector.
 
 use crate::stamp::{self, ANYTHING, Value, ZERO};
 
 #[derive(Clone)]
 pub(super) struct Sector {
-    /// What may be there now.
+    /// Values that may be there now.
     pub(super) now: Vec<Value>,
-    /// What may be durable, as far as it is older than `tail`.
+    /// Values that may be durable, but for those in `tail`.
     pub(super) base: Vec<Value>,
     /// Writes that may not be durable, in order of their ends.
     pub(super) tail: Vec<Ended>,
-    /// Writes in flight, with how often the origin had forgotten when they began.
+    /// Writes in flight, each with the origin's losses when the write began.
     pub(super) pending: Vec<(Value, u64)>,
     /// Writes that may land at any time.
     pub(super) loose: Vec<Value>,
-    /// The origin may hold something else than what was acknowledged last, and
-    /// no reader has had a failure for.
+    /// The origin may not hold the last acknowledged value, and no reader has had a failure for
+    /// that.
     pub(super) unsettled: bool,
 }
 
@@ -25,13 +25,13 @@ pub(super) struct Ended {
     /// Its place among the ends of all writes.
     pub(super) number: u64,
     pub(super) acknowledged: bool,
-    /// The origin forgot while it was in flight, before it or after.
+    /// The origin forgot while the write was in flight, before the write landed or after.
     pub(super) crossed: bool,
     pub(super) value: Value,
 }
 
 impl Sector {
-    /// One that has never been written.
+    /// One that was never written.
     pub(super) fn zeroes() -> Sector {
         Sector {
             now: vec![ZERO],
@@ -43,7 +43,7 @@ impl Sector {
         }
     }
 
-    /// A write in flight has ended; how often the origin had forgotten before it.
+    /// Ends a write in flight. Returns the origin's losses when the write began.
     pub(super) fn ends(&mut self, value: Value) -> u64 {
         let at = self.pending.iter().position(|(v, _)| *v == value);
         self.pending.swap_remove(at.expect("it began")).1
@@ -57,7 +57,7 @@ impl Sector {
         }
     }
 
-    /// What had ended up to `lost_to` may be lost.
+    /// The writes that had ended by `lost_to` may be lost.
     pub(super) fn take_loss(&mut self, lost_to: u64) {
         let kept = self.tail.partition_point(|ended| ended.number <= lost_to);
         let lost = self.tail.drain(..kept).map(|ended| ended.value);

@@ -1,4 +1,4 @@
-//! Where the sectors of a volume are that a case uses.
+//! The sectors of a volume that a case uses.
 
 use block::Sectors;
 use std::ops::Range;
@@ -7,11 +7,10 @@ use std::ops::Range;
 /// that the pool marks as a whole, so that a write in one leaves others alone.
 const STRIDE: u64 = 3 * 8192;
 
-/// A volume whose clients use a few windows far apart, so that a small case
-/// spans much.
+/// A volume with its used sectors in a few windows far apart, so that a small case spans much.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Space {
-    /// How many windows.
+    /// Number of windows.
     pub windows: u64,
     /// Sectors of each.
     pub each: u64,

@@ -1,4 +1,4 @@
-//! What the reference allows, and what it does not.
+//! Histories that the reference allows, and histories that it refuses.
 
 use super::*;
 use crate::stamp::ZERO;

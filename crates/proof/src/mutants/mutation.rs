@@ -1,4 +1,4 @@
-//! One fault of a set: its place, and the campaign or test that sees it.
+//! One fault of a set: its place, and the campaign or test that catches the fault.
 
 use serde::Deserialize;
 use std::fs;
@@ -13,14 +13,14 @@ pub struct Mutation {
     pub name: String,
     /// The file changed, from the workspace's root.
     pub file: PathBuf,
-    /// Text that occurs in it exactly once.
+    /// Text that occurs exactly once in the file.
     pub find: String,
     /// The text in its place.
     pub replace: String,
     /// Arguments of the campaign that make the fault likelier, after those of all.
     #[serde(default)]
     pub with: Vec<String>,
-    /// The test that sees it in the campaign's place, as arguments of `cargo test`.
+    /// The test that catches the fault in the campaign's place, as arguments of `cargo test`.
     pub test: Option<String>,
 }
 
@@ -60,7 +60,7 @@ impl Mutation {
         }
     }
 
-    /// Arguments with which `cargo` builds the test that sees it; empty for the campaign.
+    /// Arguments with which `cargo` builds the fault's test; empty for the campaign.
     pub(super) fn built_for(&self) -> Vec<String> {
         let mut words = self.test.iter().flat_map(|test| test.split_whitespace());
         let mut target = Vec::new();

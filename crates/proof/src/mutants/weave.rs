@@ -22,7 +22,7 @@ pub(super) struct Woven {
     functions: Vec<Function>,
 }
 
-/// A function of a file, its lines once it has its mutations, and these.
+/// A function of a file, its lines once woven, and its mutations.
 struct Function {
     file: PathBuf,
     lines: Range<usize>,
@@ -57,7 +57,7 @@ impl Woven {
         mutations: impl Iterator<Item = (usize, &'a Mutation)>,
     ) -> Result<(), String> {
         let bodies = bodies(text);
-        // By the places where functions begin: their ends, and what may take their bodies' place.
+        // By the start of each function: its end, and the bodies that may take its body's place.
         let mut functions: BTreeMap<usize, (usize, Vec<(usize, String)>)> = BTreeMap::new();
         for (index, mutation) in mutations {
             let place = mutation.place(text)?;
@@ -96,8 +96,8 @@ impl Woven {
         Ok(())
     }
 
-    /// The mutations of the functions in which the compiler found errors; all if it found them
-    /// elsewhere.
+    /// The mutations of the functions in which the compiler found errors; all mutations if the
+    /// errors are elsewhere.
     pub fn blamed(&self, log: &str) -> BTreeSet<usize> {
         let mut blamed = BTreeSet::new();
         for place in log
@@ -126,7 +126,7 @@ fn lines_of(text: &str) -> usize {
     1 + text.matches('\n').count()
 }
 
-/// A body that is `sound` unless a mutation is chosen that changes it.
+/// A body that is `sound` unless a mutation of the body is chosen.
 fn side_by_side(sound: &str, changed: &[(usize, String)]) -> String {
     // A fault may leave code unused or never true.
     let mut body = "{ #![allow(warnings)] ".to_string();
@@ -140,11 +140,11 @@ fn side_by_side(sound: &str, changed: &[(usize, String)]) -> String {
     body + sound + " }"
 }
 
-/// The bodies of functions, with their braces; one within another comes before it.
+/// The bodies of functions, with their braces; a nested body comes before the outer one.
 fn bodies(text: &str) -> Vec<Range<usize>> {
     let code = blank(text.as_bytes());
     let (mut bodies, mut open) = (Vec::new(), Vec::new());
-    // How deep in parentheses, and where so a function's body is expected.
+    // The depth in parentheses, and the depth at which a function's body is expected.
     let (mut depth, mut expected) = (0, None);
     for at in 0..code.len() {
         match code[at] {
@@ -233,7 +233,7 @@ fn literal(text: &[u8], at: usize) -> usize {
     }
 }
 
-/// The length of what ends with `mark`, which a backslash may precede.
+/// The length of a literal that ends with `mark`, which a backslash may precede.
 fn quoted(rest: &[u8], mark: u8) -> usize {
     let mut at = 0;
     while at < rest.len() && rest[at] != mark {
@@ -296,7 +296,7 @@ trait B { fn without(&self); fn with(&self) { two('\'') } }
         let file = Path::new("source.rs");
         let mut woven = Woven::default();
         woven.add(file, SOURCE, set.iter().enumerate()).unwrap();
-        // The constant is of no function, and what is within another's body waits.
+        // The constant is of no function, and a mutation within another's body waits.
         assert_eq!(woven.chosen, BTreeSet::from([0, 3, 4]));
         let text = &woven.files[file];
         assert!(text.contains("*CHOSEN } { three() } else if"), "{text}");

@@ -1,8 +1,8 @@
-//! What operators and bad luck do to a node while clients use it, one thing after the
-//! other.
+//! Operators' changes and disks' failures that befall a node while clients use the node, one after
+//! the other.
 //!
-//! Invariant: unless several things may go wrong at a time, an array loses a member only
-//! while it is whole, so that no request of a client may fail.
+//! Invariant: unless several disks may fail at a time, an array loses a member only while the array
+//! is whole, so that no request of a client may fail.
 
 use super::life::{Life, Volume};
 use super::mistakes::Mistakes;
@@ -15,11 +15,11 @@ use control::protocol::{NamedOrNew, Request};
 use sim::Rng;
 use std::rc::Rc;
 
-/// The longest pause between two things.
+/// The longest pause between two events.
 const PAUSE: u64 = 400_000_000;
-/// How long an array may take to see what it has lost.
+/// Time limit of an array to see a loss.
 const NOTICED: Nanos = Nanos::from_secs(4);
-/// The longest that a disk is silent: longer than a member has to answer.
+/// The longest time that a disk is unresponsive: longer than the timeout of a member.
 const SILENCE: u64 = 3_000_000_000;
 
 struct Chaos {
@@ -31,11 +31,11 @@ struct Chaos {
     removed: Vec<usize>,
     /// Members taken out by hand, with their array.
     failed: Vec<(String, String)>,
-    /// When a member was lost or came back for the last time.
+    /// The moment of the last loss or return of a member.
     disturbed: Nanos,
 }
 
-/// Does things until the life is over.
+/// Causes events until the life is over.
 pub(super) async fn work(life: Rc<Life>) {
     let rng = Rng::fork(life.scenario.seed, 500 + life.number);
     let mut chaos = Chaos {
@@ -139,7 +139,7 @@ impl Chaos {
         if self.life.change(Request::RemoveVolume { volume }).await {
             self.life.meet(Class::VolumeRemoved);
         }
-        // Removed it is, even if its origin could not be made durable.
+        // The volume is removed even if its origin could not be made durable.
         self.removed.push(number);
     }
 
@@ -198,7 +198,7 @@ impl Chaos {
         }
     }
 
-    /// Nothing ends there for a while.
+    /// For a while no request to the disk ends.
     fn silence(&mut self, path: String) {
         let while_ = Nanos(self.rng.below(SILENCE));
         let (machine, timer) = (self.life.machine.clone(), self.life.env.timer.clone());

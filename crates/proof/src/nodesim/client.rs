@@ -8,7 +8,7 @@ use simnode::Client;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// How often a volume that is not served is looked for.
+/// Interval of looking for a volume that is not served.
 const LOOK: Nanos = Nanos::from_millis(5);
 /// The longest rest between two requests.
 const REST: Nanos = Nanos::from_millis(20);
@@ -84,14 +84,14 @@ async fn flush(life: &Life, volume: &Volume, client: &Client) {
     let mark = volume.model.borrow_mut().flush();
     let lost = volume.losses.get();
     let result = client.gate().flush().await;
-    // What went with a disk meanwhile may be gone in spite of it.
+    // Writes lost with a disk meanwhile may be gone in spite of the flush.
     if result.is_ok() && volume.losses.get() == lost {
         volume.model.borrow_mut().flushed(mark);
     }
     judge(life, volume, client, "flush", result.err());
 }
 
-/// An error that nothing explains is wrong.
+/// An error without an explanation is a violation.
 fn judge(life: &Life, volume: &Volume, client: &Client, verb: &str, error: Option<IoError>) {
     let Some(error) = error else { return };
     if !volume.is_excused() && !client.is_withdrawn() && !life.is_over() {

@@ -19,11 +19,11 @@ pub(super) struct Volume {
     pub spec: Spec,
     pub sectors: u64,
     pub model: RefCell<Model>,
-    /// Its origin has lost more than it can do without, and may fail requests.
+    /// The origin has lost more disks than it can do without, and may fail requests.
     troubled: Cell<bool>,
-    /// How often its origin may have lost what was not flushed.
+    /// Number of times that the origin may have lost writes that were not flushed.
     pub losses: Cell<u64>,
-    /// Writes that have not ended, and how often it had been lost when they began.
+    /// Writes that have not ended, each with the losses at its begin.
     writing: RefCell<Vec<(Range<u64>, Value, u64)>>,
 }
 
@@ -51,7 +51,7 @@ impl Volume {
         value
     }
 
-    /// It has ended.
+    /// Ends a write.
     pub fn end(&self, sectors: &Range<u64>, value: Value, good: bool, durable: bool) {
         let mut writing = self.writing.borrow_mut();
         let at = writing
@@ -60,28 +60,28 @@ impl Volume {
         let (.., losses) = writing.swap_remove(at.expect("it began"));
         let mut model = self.model.borrow_mut();
         model.end(sectors.clone(), value, good, durable);
-        // What one disk had of it may have gone with that disk while another was waited for.
+        // One disk's part of the write may have gone with that disk while another was waited for.
         if losses != self.losses.get() {
             model.lose_unflushed();
         }
     }
 
-    /// Its origin may lose what it was not asked to make durable, and fail requests.
+    /// The origin may lose writes that were not flushed, and fail requests.
     pub fn lose(&self) {
         self.troubled.set(true);
         self.losses.set(self.losses.get() + 1);
         self.model.borrow_mut().lose_unflushed();
     }
 
-    /// Its origin is whole, and no request to it may fail.
+    /// The origin is whole, and no request to the origin may fail.
     pub fn mend(&self) {
         if self.troubled.replace(false) {
             self.model.borrow_mut().lose_unflushed();
         }
     }
 
-    /// It was read. What is cached may be newer than what an origin that was away comes back
-    /// with, so that such a read decides nothing.
+    /// The volume was read. A cached line may be newer than the bytes of an origin that was away,
+    /// so that such a read decides nothing.
     pub fn was_read(&self) {
         if self.is_excused() {
             self.model.borrow_mut().lose_unflushed();
@@ -92,7 +92,7 @@ impl Volume {
         self.troubled.get()
     }
 
-    /// The node is gone; `cut`: and the power with it.
+    /// The node is gone; with `cut`, the power too.
     pub fn orphan(&self, cut: bool) {
         let writing = self.writing.take();
         let mut model = self.model.borrow_mut();
@@ -106,7 +106,7 @@ impl Volume {
     }
 }
 
-/// A node that runs, and who looks on.
+/// A running node, and its observers.
 pub(super) struct Life {
     pub number: u64,
     pub scenario: Scenario,
@@ -134,12 +134,12 @@ impl Life {
         self.report.borrow_mut().violate(what);
     }
 
-    /// Asks for a change; whether it was made.
+    /// Requests a change. Returns true if the change was made.
     pub async fn change(&self, request: Request) -> bool {
         self.try_change(request).await.is_ok()
     }
 
-    /// As [`Life::change`]; why it was not.
+    /// As [`Life::change`], with the reason of a refusal.
     pub async fn try_change(&self, request: Request) -> Result<(), String> {
         let asked = self.node.ask(request).await;
         if asked.is_err() {
@@ -152,23 +152,23 @@ impl Life {
         self.node.status().await.expect("a status is given")
     }
 
-    /// How many of the disks that `volume` is made of are unplugged or silent, or were
-    /// unplugged since they were opened: of that the node need not know yet.
+    /// Number of the disks of `volume` that are unplugged or unresponsive, or were unplugged since
+    /// the node opened them. The node need not know of that yet.
     pub fn away(&self, volume: &Volume) -> usize {
         let disks = volume.spec.disks.iter();
         let away = |disk: &&String| !self.machine.is_present(&path(disk));
         disks.filter(away).count()
     }
 
-    /// Whether every array has all it is to have.
+    /// True if every array is served and healthy.
     pub async fn is_whole(&self) -> bool {
         let status = self.status().await;
         let all = status.arrays.len() == self.scenario.arrays.len();
         all && status.arrays.iter().all(|array| array.state == "healthy")
     }
 
-    /// The node is to be killed. What a disk kept to itself went with it when it was
-    /// unplugged; an array that had not seen that yet will not know which member lacks it.
+    /// The node is about to be killed. An unplugged disk lost its volatile cache. An array that had
+    /// not seen that yet will not know which member lacks the writes.
     pub async fn forget_unseen(&self) {
         for volume in self.volumes.iter().filter(|volume| self.away(volume) > 0) {
             if self.is_whole().await {

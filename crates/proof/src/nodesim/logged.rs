@@ -45,17 +45,17 @@ LIMITS
 unix = "/nbd"
 "#;
 
-/// Of each device of the log, and of the journal.
+/// The size of each device of the log, and of the journal.
 pub(super) const LOG_MIB: u64 = 10;
 pub(super) const BUFFER_BYTES: usize = 24 << 20;
 
-/// The volume db of the device `origin`, with these lines besides.
+/// The volume db of the device `origin`, with the lines `limits` besides.
 pub(super) fn configuration(origin: &str, cleaning: Cleaning, limits: &str) -> String {
     let text = TEXT.replace("ORIGIN", origin).replace("LIMITS", limits);
     text.replace("ORDER", cleaning.name())
 }
 
-/// A disk whose requests take so long.
+/// A disk that takes `micros` for each request.
 pub(super) fn disk(name: &str, mib: u64, micros: u64) -> DiskSpec {
     let geometry = Geometry::new(name, Sectors::from_mib(mib), Sectors(1));
     let mut spec = DiskSpec::new(geometry);
@@ -65,7 +65,7 @@ pub(super) fn disk(name: &str, mib: u64, micros: u64) -> DiskSpec {
 
 type Recovered = Pin<Box<dyn Future<Output = Result<String, String>>>>;
 
-/// What `pool recover` does about the log of the volume, and says.
+/// Runs `pool recover` on the log of the volume. Returns the output.
 pub(super) fn recovered(
     config: Rc<Config>,
     wish: Wish,

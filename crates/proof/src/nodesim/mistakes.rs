@@ -1,9 +1,9 @@
-//! What operators ask for that a node has to refuse: some of it at once, some only once
-//! it has opened what they name.
+//! Operators' requests that a node has to refuse: some at once, some only once the node has opened
+//! the named devices.
 //!
 //! Invariants:
-//!     a change that was refused has left nothing open that it opened
-//!     a device in use is refused before anything is waited for
+//!     a refused change has left nothing open that it opened
+//!     a device in use is refused before any wait
 
 use super::life::Life;
 use super::report::Class;
@@ -13,13 +13,13 @@ use control::protocol::{NamedOrNew, Request};
 use sim::Rng;
 use std::rc::Rc;
 
-/// How often there is one instead of something that is to work.
+/// Chance of a mistake instead of a sound request.
 const CHANCE: f64 = 0.25;
 /// The longest that a refusal at once may take.
 const AT_ONCE: Nanos = Nanos::from_millis(1);
-/// When a device is unplugged that is being put to use, at the latest.
+/// The latest unplugging of a device that is being put to use.
 const SOON: u64 = 3_000_000;
-/// The number of the plain volume, and of the one on arrays.
+/// The numbers of the plain volume and of the volume on arrays.
 const PLAIN: usize = 0;
 const ARRAY: usize = 1;
 
@@ -38,7 +38,7 @@ impl Mistakes {
         self.life.scenario.mistakes && self.rng.chance(CHANCE)
     }
 
-    /// Makes one, while the volumes `removed` are not there.
+    /// Makes one mistake, while the volumes `removed` are not there.
     pub async fn one(&mut self, removed: &[usize]) {
         match self.rng.below(6) {
             0 => {
@@ -63,7 +63,7 @@ impl Mistakes {
         }
     }
 
-    /// Has to be refused, and then `disk` is nobody's.
+    /// The request has to be refused, and `disk` then has no user.
     async fn leaves_nothing(&self, request: Request, disk: &str) {
         let (life, path) = (&self.life, path(disk));
         let openings = life.machine.openings(&path);
@@ -87,7 +87,7 @@ impl Mistakes {
         let openings = || -> u64 { paths.iter().map(|p| life.machine.openings(p)).sum() };
         let before = openings();
         if held().is_some() {
-            // What was removed is still being given up.
+            // The removed volume's array is still being released.
             return;
         }
         let array = life.scenario.arrays.iter().rfind(|array| *array != "q");
@@ -103,7 +103,7 @@ impl Mistakes {
         }
     }
 
-    /// One user has a device, and another one asks for it.
+    /// One user has a device, and another requests the device.
     async fn in_use(&mut self) {
         let life = self.life.clone();
         let of_array = &life.volumes[ARRAY].spec.disks;
@@ -129,8 +129,8 @@ impl Mistakes {
         }
     }
 
-    /// A device is unplugged about when it is put to use; whatever comes of that, it is
-    /// nobody's in the end.
+    /// A device is unplugged at about the time at which it is put to use. Whatever the outcome, the
+    /// device has no user in the end.
     async fn interrupted(&mut self) {
         let (life, path) = (self.life.clone(), path(UNUSED));
         let (machine, timer) = (life.machine.clone(), life.env.timer.clone());
@@ -162,7 +162,7 @@ impl Mistakes {
         }
         life.machine.give_back(&path);
         life.meet(Class::Interrupted);
-        // A node that stops refuses to give it up again.
+        // A node that stops refuses to release the device.
         if life.machine.is_held(&path) && !life.is_over() {
             life.violate(format!(
                 "{UNUSED} was unplugged in {add:?} and is still open"

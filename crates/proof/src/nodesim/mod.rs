@@ -5,8 +5,8 @@
 //! and write while the node is changed by control and disks are lost and come back; each
 //! life ends in order, by a kill or by a loss of power. A case passes if
 //!
-//! - every byte that is read is one that may be there, by a model that knows no node;
-//! - no request fails that neither the loss of its origin nor the end of a life explains;
+//! - every byte that is read is allowed by a model that knows no node;
+//! - no request fails unless the loss of its origin or the end of a life explains that;
 //! - with all disks back, everything is served and every acknowledged write is there;
 //! - a node that has stopped has nothing open, runs no task and keeps no memory.
 
@@ -29,7 +29,7 @@ pub use crate::campaign::Request;
 pub use report::{Class, Report, Totals};
 pub use run::run;
 
-/// Runs a campaign and prints its report; the error says what was wrong.
+/// Runs a campaign and prints its report. The error describes the failure.
 pub fn command(request: &Request) -> Result<(), String> {
     crate::campaign::command(request, run, replay)
 }

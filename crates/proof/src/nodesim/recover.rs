@@ -1,5 +1,5 @@
-//! A write-back volume of a simulated node that is recovered without one: looked at, kept, given
-//! up, and written to another place.
+//! `pool recover` on a write-back volume of a simulated machine without a daemon: inspected,
+//! written back, discarded, and written to another place.
 
 mod doubts;
 mod rig;
@@ -52,7 +52,7 @@ fn of_a_lone_copy_that_nothing_says_is_current_the_operator_decides() {
         ]);
         rig.recover(Wish::Keep, None).unwrap();
         rig.has_it_all(1);
-        // What was away is not trusted any more.
+        // The device that was away is not trusted any more.
         rig.machine.give_back("/log1");
         rig.has_it_all(2);
     }
@@ -63,7 +63,7 @@ fn an_origin_that_was_changed_elsewhere_is_overwritten_if_that_is_asked_for() {
     let mut rig = Rig::new(Cleaning::Ordered);
     let changed = noise(9, SIZE);
     rig.overwrite("/archive", changed.clone());
-    // A refused start leaves nothing that would hide it from the next.
+    // A refused start leaves nothing that would hide the change from the next start.
     rig.serve().unwrap_err();
     let why = rig.serve().unwrap_err();
     let named = [
@@ -108,7 +108,7 @@ fn another_origin_gets_what_is_owed_if_that_is_asked_for() {
     assert!(held == expected[..BYTES]);
 }
 
-/// What is given up of another origin stays as it is.
+/// Discarded dirty data of another origin leaves the present origin unchanged.
 #[test]
 fn another_origin_is_gone_on_from_if_that_is_asked_for() {
     let mut rig = Rig::new(Cleaning::Ordered);
@@ -126,8 +126,8 @@ fn another_origin_is_gone_on_from_if_that_is_asked_for() {
     assert!(held == other[..BYTES] && copies == 2);
 }
 
-/// A daemon without the first device carries out all, and then the second fails: two blank ones
-/// are all it takes.
+/// A daemon without the first device writes all back, and then the second device fails. Two blank
+/// devices then suffice.
 #[test]
 fn what_has_carried_out_all_by_one_copy_needs_neither() {
     for order in ORDERS {
@@ -174,7 +174,7 @@ fn what_is_known_to_be_overtaken_is_not_carried_out() {
     lived.expect("nothing cuts its power");
     rig.machine.give_back("/log0");
     rig.machine.pull("/log1");
-    // What was in flight has landed, and what the pulled device had not flushed is lost.
+    // Writes in flight have landed, and the pulled device has lost its unflushed writes.
     let landed = async |platform: SimPlatform| {
         let timer = platform.local().env().timer;
         timer.sleep(Nanos::from_secs(1)).await;
@@ -258,7 +258,7 @@ fn a_place_that_is_in_use_or_too_small_gets_nothing() {
     rig.refused(Wish::Keep, Some("/spare"), &["/spare holds"]);
 }
 
-/// A group that is committed and not carried out, if the daemon is killed in time.
+/// A group that is committed and not written back, if the daemon is killed in time.
 fn pending() -> Rig {
     let mut rig = Rig::new(Cleaning::Journaled);
     for millis in 1..200 {
@@ -292,7 +292,7 @@ fn a_group_that_is_pending_goes_to_another_place_or_to_the_origin() {
     let spare = ALL.iter().position(|path| *path == "/spare").unwrap();
     before[spare] = rig.bytes("/spare");
     assert!(rig.everything() == before, "something else was changed");
-    // The pool has what the origin had before.
+    // The pool has the origin's earlier bytes.
     rig.recover(Wish::Rewind, None).unwrap();
     rig.lose_witness();
     rig.has_it_all(2);

@@ -1,4 +1,4 @@
-//! Changed configurations that a node is to run while clients use it.
+//! Changed configurations that a node is to load while clients use the node.
 
 use super::life::{Life, Volume};
 use super::report::Class;
@@ -8,8 +8,8 @@ use control::protocol::Request;
 use sim::Rng;
 use std::rc::Rc;
 
-/// Draws them. What was added to a case later is drawn by itself: a seed stays the case that
-/// it was.
+/// Draws the configurations. A later addition to a case has a random source of its own, so that
+/// each seed stays the same case.
 pub(super) struct Reloads {
     life: Rc<Life>,
     rng: Rng,
@@ -21,12 +21,12 @@ impl Reloads {
         Reloads { life, rng }
     }
 
-    /// Whether it is time for one, of some cases.
+    /// Returns true if a reload is due, in some cases.
     pub(super) fn are_due(&mut self) -> bool {
         self.life.scenario.reloads && self.rng.chance(0.15)
     }
 
-    /// Has the node run another file; keeps the list of volumes that are `removed`.
+    /// Has the node load another file, and updates the list `removed` of volumes.
     pub(super) async fn one(&mut self, removed: &mut Vec<usize>) {
         let life = self.life.clone();
         let mut config = life.scenario.config();
@@ -45,7 +45,7 @@ impl Reloads {
             true => life.meet(Class::Reloaded),
             false => life.meet(Class::NotReloaded),
         }
-        // A reload that fails ends where it failed.
+        // A failed reload stops at the failing change.
         let status = life.status().await;
         for (number, volume) in life.volumes.iter().enumerate() {
             let name = &volume.spec.name;
@@ -62,7 +62,7 @@ impl Reloads {
         }
     }
 
-    /// A plain volume whose lost disk is back and opened again serves without an error.
+    /// A plain volume with its lost disk back, and opened again, serves without an error.
     fn is_back(&self, volume: &Volume) {
         let life = &self.life;
         let origin_lost = volume.is_excused() && volume.spec.tolerance == 0;

@@ -1,5 +1,5 @@
-//! A write-back volume whose log devices, one or both, or whose origin go away and come back while
-//! its node runs: it goes on by itself, and nothing that was acknowledged is lost.
+//! A write-back volume that loses log devices, one or both, or its origin while its node runs. Once
+//! these are back, the volume goes on by itself, and no acknowledged write is lost.
 
 use super::logged::{BUFFER_BYTES, LOG_MIB, configuration, disk};
 use block::{Fua, Nanos};
@@ -15,7 +15,7 @@ use writelog::Cleaning;
 const LOGS: [&str; 2] = ["/log0", "/log1"];
 const ORIGIN: &str = "/origin";
 const BLOCK: u64 = 4096;
-/// How long it may take until a volume goes on after what it needs is back.
+/// Time limit, in seconds, of the volume to go on after its devices are back.
 const MOST: u64 = 90;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,7 +56,7 @@ impl Life {
         is_ok
     }
 
-    /// Each block has what was acknowledged last, or a write after that.
+    /// Each block has its last acknowledged version, or a later write.
     async fn read_back(&self) {
         for (block, least) in (0..).zip(&self.acknowledged) {
             let read = self.client.gate().read(block * BLOCK, BLOCK as usize).await;
@@ -128,7 +128,7 @@ async fn live(
     }
     life.read_back().await;
     if matches!(away, Away::OneSilent | Away::OnePulled) {
-        // It has what was acknowledged since, so that the other is not needed.
+        // The returned copy has the writes acknowledged since, so that the other is not needed.
         machine.pull(ORIGIN);
         assert!(life.write().await);
         machine.pull(LOGS[1]);

@@ -1,4 +1,4 @@
-//! Runs a case: its lives one after the other, and at the end all that must hold.
+//! Runs a case: its lives one after the other, and the final checks.
 
 use super::chaos;
 use super::client;
@@ -19,16 +19,16 @@ const DISK: Sectors = Sectors::from_mib(4);
 const TINY_DISK: Sectors = Sectors(16);
 /// Buffers of a node.
 const BUFFER_BYTES: usize = 24 << 20;
-/// How long all is waited for at the end.
+/// Time limit of the end, in which all is to be served.
 const SETTLE_MAX: Nanos = Nanos::from_secs(600);
-/// How long a case may take in all.
+/// Time limit of a case.
 const CASE_MAX: Nanos = Nanos::from_secs(3600);
-/// The longest that something runs on by itself after a stop.
+/// The longest that a task runs on by itself after a stop.
 const LINGER_MAX: Nanos = Nanos::from_secs(30);
 /// Sectors of one read when all is compared.
 const RUN: u64 = 128;
 
-/// What is the same in every life.
+/// The state that all lives share.
 #[derive(Clone)]
 struct Outside {
     scenario: Scenario,
@@ -90,7 +90,7 @@ pub fn run(seed: u64) -> Report {
     outside.report.take()
 }
 
-/// Runs a boot; whether it ended by a loss of power.
+/// Runs a boot. Returns true if a loss of power ended the boot.
 fn drive<F: Future<Output = ()> + 'static>(
     sim: &mut Sim,
     outside: &Outside,
@@ -153,7 +153,7 @@ async fn make(outside: &Outside, local: Local<SimDriver>) {
     }
 }
 
-/// Starts a node and who looks on.
+/// Starts a node and its observers.
 async fn start(outside: &Outside, local: &Local<SimDriver>, number: u64) -> Option<Rc<Life>> {
     let env = local.env();
     let frontend = Direct::new(env.clone());
@@ -192,7 +192,7 @@ async fn live(outside: &Outside, local: Local<SimDriver>, number: u64, end: End,
         }
     }
     if end == End::Cut {
-        // It may go while the node starts, too.
+        // The power may go while the node starts, too.
         let (machine, timer) = (outside.machine.clone(), local.env().timer);
         local.env().spawn.spawn(async move {
             timer.sleep(span).await;
@@ -226,12 +226,12 @@ async fn live(outside: &Outside, local: Local<SimDriver>, number: u64, end: End,
     }
 }
 
-/// Ends a node in order, after which nothing is left of it.
+/// Ends a node in order. Nothing of the node may remain.
 async fn stop(life: Rc<Life>, local: &Local<SimDriver>, free: usize) {
     life.over.set(true);
-    // What may have lost writes is named, and the next life shows it.
+    // The node names an origin that may have lost writes, and the next life shows the loss.
     let _ = life.node.stop().await;
-    // What a disk keeps that never answers is no leak.
+    // The buffers of an unresponsive disk are no leak.
     life.machine.unsilence_all();
     let timer = life.env.timer.clone();
     let end = timer.now() + LINGER_MAX;
@@ -263,11 +263,11 @@ async fn stop(life: Rc<Life>, local: &Local<SimDriver>, free: usize) {
     }
 }
 
-/// With all that was lost back, everything is served, and every byte is right.
+/// Checks that, with all lost disks back, everything is served and every byte is right.
 async fn last(outside: &Outside, local: Local<SimDriver>, number: u64) {
     let free = local.env().pool.free_bytes();
     outside.machine.repair();
-    // The world learns of it once this shard pauses.
+    // The world learns of the repair once this shard pauses.
     local.env().timer.sleep(Nanos(1)).await;
     let Some(life) = start(outside, &local, number).await else {
         return;
@@ -302,7 +302,7 @@ async fn last(outside: &Outside, local: Local<SimDriver>, number: u64) {
         let Some(client) = life.frontend.client(&volume.spec.name) else {
             continue;
         };
-        // Several lost members may have cost sectors, which an array says when they are read.
+        // Several lost members may have cost sectors; the array reports these at a read.
         if !(life.scenario.several && volume.is_excused()) {
             volume.mend();
         }

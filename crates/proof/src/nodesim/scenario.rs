@@ -1,4 +1,4 @@
-//! What one case is: a configuration, and how each life of its node ends.
+//! The parts of a case: a configuration, and the end of each life of its node.
 
 use crate::raidsim::Model;
 use block::Nanos;
@@ -8,32 +8,32 @@ use sim::Rng;
 
 /// The directory that every disk of a case is in.
 const DIRECTORY: &str = "/simulated";
-/// A disk that nothing uses, and one that is too small for anything.
+/// A disk without a user, and a disk too small for any use.
 pub(super) const UNUSED: &str = "x0";
 pub(super) const TINY: &str = "x1";
-/// Of each volume, so that clients meet.
+/// The size of each volume, small so that clients meet.
 pub(super) const VOLUME_KIB: u64 = 256;
 
-/// How a life ends.
+/// The end of a life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
     /// In order.
     Stop,
-    /// The process is gone; what disks hold stays.
+    /// The process is gone; the content of disks stays.
     Kill,
     /// The power goes.
     Cut,
 }
 
-/// A volume and what it is made of.
+/// A volume and its disks.
 #[derive(Clone, Debug)]
 pub(super) struct Spec {
     pub name: String,
     /// The disks that its data is on.
     pub disks: Vec<String>,
-    /// How many of them it can do without.
+    /// Number of these disks that the volume can do without.
     pub tolerance: usize,
-    /// As a configuration has it, without the title.
+    /// The volume's section of a configuration, without the title.
     pub section: String,
 }
 
@@ -46,9 +46,9 @@ pub(super) struct Scenario {
     /// Arrays, those within others first.
     pub arrays: Vec<String>,
     pub pool_devices: Vec<String>,
-    /// Beside the pool at the start.
+    /// The pool device that is not in the pool at the start.
     pub spare_pool_device: String,
-    /// More may go wrong at a time than an array can do without.
+    /// More disks may fail at a time than an array can do without.
     pub several: bool,
     /// Disks that answer slowly now and then.
     pub slow: bool,
@@ -56,9 +56,9 @@ pub(super) struct Scenario {
     pub clients: u64,
     pub array_in_pool: bool,
     pub nested: bool,
-    /// Operators ask for what has to be refused.
+    /// Operators make requests that have to be refused.
     pub mistakes: bool,
-    /// They change the file of the configuration too, and have the node run it.
+    /// Operators change the file of the configuration too, and have the node load the file.
     pub reloads: bool,
 }
 
@@ -85,7 +85,7 @@ impl Scenario {
             [("raid1", 2), ("raid5", 3), ("raid10", 4), ("raid0", 2)][rng.below(4) as usize];
         let members: Vec<String> = (0..count).map(|n| format!("m{n}")).collect();
         disks.extend(members.iter().cloned());
-        // What was added later is drawn by itself: a seed is the case that it was.
+        // A later addition has a random source of its own, so that each seed stays the same case.
         let mistakes = Rng::fork(seed, 2).chance(0.3);
         if mistakes {
             disks.extend([UNUSED, TINY].map(String::from));

@@ -1,5 +1,5 @@
-//! Who asks, and what must be answered: one request at a time for each place, so that
-//! nothing but the order of answers decides what a place holds.
+//! The clients and their expected answers. Each place has one request at a time, so that the order
+//! of answers alone decides the content of a place.
 
 use super::report::{Class, Report};
 use block::{Extent, Fua, Kind, Lba, Nanos, Request, SECTOR_BYTES, Sectors};
@@ -8,23 +8,23 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A place is as long as the longest request.
+/// The size of a place, which is that of the longest request.
 pub(super) const PLACE: Sectors = Sectors(16);
 
-/// What a place may hold.
+/// The content that a place may have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Content {
     Bytes(Vec<u8>),
-    /// A change failed, or the bytes were discarded: anything, until it is written.
+    /// A change failed, or the bytes were discarded: any bytes, until the next write.
     Anything,
 }
 
 /// The clients of one port over all lives of its servers.
 pub(super) struct Clients {
     rng: Rng,
-    /// Requests at one time.
+    /// Requests in flight at most.
     depth: usize,
-    /// Requests that are yet to be asked.
+    /// Requests that are yet to be made.
     left: u64,
     next: u64,
     pub places: Vec<Content>,
@@ -32,7 +32,7 @@ pub(super) struct Clients {
     pub report: Report,
 }
 
-/// The world's handle on them.
+/// The world's handle on the clients.
 #[derive(Clone)]
 pub(super) struct Shared(pub Rc<RefCell<Clients>>);
 
@@ -49,12 +49,12 @@ impl Clients {
         }
     }
 
-    /// Whether every request was asked and answered, or something was wrong.
+    /// True if every request was made and answered, or after a violation.
     pub fn is_done(&self) -> bool {
         (self.left == 0 && self.open.is_empty()) || self.report.violation.is_some()
     }
 
-    /// What was asked and not answered.
+    /// Number of requests in flight.
     pub fn open(&self) -> usize {
         self.open.len()
     }

@@ -3,8 +3,8 @@
 //!
 //! Invariants that every case must show:
 //!     each request is answered, and once
-//!     a read that does not overlap a change under way returns what was answered last
-//!     bytes are on the disk as they were answered, when all has ended
+//!     a read that does not overlap a change in flight returns the last acknowledged bytes
+//!     when all has ended, the disk has the acknowledged bytes
 //!
 //! Not here: caches and arrays below (`nodesim`), and losses of power (`crash`).
 
@@ -16,7 +16,7 @@ pub use crate::campaign::Request;
 pub use report::{Class, Report, Totals};
 pub use run::run;
 
-/// Runs a campaign and prints its report; the error says what was wrong.
+/// Runs a campaign and prints its report. The error describes the failure.
 pub fn command(request: &Request) -> Result<(), String> {
     crate::campaign::command(request, run, replay)
 }

@@ -1,5 +1,4 @@
-//! Runs a case: the lives of its servers one after the other, and at the end all that must
-//! hold.
+//! Runs a case: the lives of its servers one after the other, and the final checks.
 
 use super::client::{Clients, Content, PLACE, Shared};
 use super::report::{Class, Report};
@@ -16,19 +15,19 @@ use std::rc::Rc;
 
 /// Buffers of a server.
 const BUFFER_BYTES: usize = 8 << 20;
-/// How long a case may take.
+/// Time limit of a case.
 const CASE_MAX: Nanos = Nanos::from_secs(600);
-/// How often it is looked whether a life is over.
+/// Interval at which a life's end is looked for.
 const TICK: Nanos = Nanos::from_micros(20);
-/// How long a server that stops may take.
+/// Time limit of a server's stop.
 const GRACE: Nanos = Nanos::from_secs(60);
 
-/// How a life ends.
+/// The end of a life.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Kill,
     Stop,
-    /// When all has been answered.
+    /// All requests are answered.
     Done,
 }
 
@@ -93,7 +92,7 @@ pub fn run(seed: u64) -> Report {
     std::mem::take(&mut clients.report)
 }
 
-/// What befalls requests of the disk now and then.
+/// A fault that strikes requests of the disk now and then.
 fn rule(disk: TargetId, chance: f64, effect: Effect) -> Rule {
     Rule {
         disk,
@@ -104,7 +103,7 @@ fn rule(disk: TargetId, chance: f64, effect: Effect) -> Rule {
     }
 }
 
-/// One server, to its end or to that of all requests.
+/// Runs one server, to its end or to the end of all requests.
 fn drive(
     sim: &mut Sim,
     clients: &Rc<RefCell<Clients>>,
@@ -141,7 +140,7 @@ async fn live(
     let port = local.port(target).expect("a port of this world");
     let options = Options {
         read_only: false,
-        // Few enough to be waited for.
+        // Few enough that requests wait for memory.
         memory_bytes_max: 64 << 10,
     };
     let server = Server::begin(port, Gate::new(device, env.clone()), options, env.clone());
@@ -175,7 +174,7 @@ async fn live(
     }
 }
 
-/// What was answered is on the disk.
+/// Checks that the acknowledged bytes are on the disk.
 fn compare(sim: &Sim, disk: TargetId, clients: &mut Clients) {
     let mut found = vec![0; PLACE.bytes() as usize];
     for (number, content) in (0_u64..).zip(clients.places.clone()) {

@@ -1,5 +1,5 @@
-//! What happens to an array while it does not run: power is lost and a member with
-//! it, members change their shape, bits flip.
+//! Events of an array that does not run: power is lost, with or without a member, members change
+//! their shape, bits flip.
 
 use super::life::Outside;
 use super::report::Class;
@@ -8,7 +8,7 @@ use block::{Extent, Lba, Sectors};
 use sim::{Class as Fault, Domain, Rng, Sim};
 use std::rc::Rc;
 
-/// The power is gone: counts what that met, and perhaps takes a member too.
+/// The power is gone: counts the situations that the loss met, and may take a member too.
 pub(super) fn after_cut(outside: &Rc<Outside>, twice: bool) {
     let width = outside.refusals.count.get().min(1) * outside.stripe.get();
     outside.model.borrow_mut().cut(width);
@@ -16,7 +16,7 @@ pub(super) fn after_cut(outside: &Rc<Outside>, twice: bool) {
     outside.control.power_on(Domain(0));
     outside.meet(Class::Cut);
     if !outside.started.get() && outside.rotten.get() {
-        // A member whose metadata rotted was not filled again.
+        // A member with rotten metadata was not filled again.
         outside.sound.set(false);
     }
     let met = [
@@ -40,7 +40,7 @@ pub(super) fn after_cut(outside: &Rc<Outside>, twice: bool) {
     if let Some(class) = outside.doing.take() {
         outside.meet(class);
     }
-    // What hung does so no more; what was lost within an array is back, and so is what an
+    // Hung members answer again. Disks lost within an array are back, and so are members that an
     // array cannot do without.
     let hung = outside.scenario.trouble == Trouble::Hangs;
     let several = outside.dead.borrow().len() > 1;
@@ -74,7 +74,7 @@ fn lose_or_give_back(outside: &Rc<Outside>) {
     }
 }
 
-/// What befalls members that are at rest before life `number` begins.
+/// Applies the events of members that are at rest before life `number` begins.
 pub(super) fn befall(sim: &mut Sim, outside: &Rc<Outside>, number: u64) {
     let rng = &mut Rng::fork(outside.scenario.seed, 5000 + number);
     match outside.scenario.trouble {
@@ -85,7 +85,7 @@ pub(super) fn befall(sim: &mut Sim, outside: &Rc<Outside>, number: u64) {
             if let Some((unit, own)) = outside.copied.take() {
                 outside.media[unit].restore(&own);
             }
-            // Only what ended in order has counted what was written since.
+            // Only an array that ended in order has counted the writes since.
             let image = outside.image.take();
             if let Some((unit, image)) = image.filter(|_| outside.rested.get()) {
                 outside.media[unit].restore(&image);
@@ -121,7 +121,7 @@ fn rot(sim: &mut Sim, outside: &Outside, rng: &mut Rng) {
         if unit == stale {
             return;
         }
-        // One copy of what knows of the loss.
+        // One copy of the superblock that records the loss.
         place = Extent::new(Lba(8 * rng.below(2)), Sectors(8));
         outside.meet(match fate {
             0 => Class::RotBesideAway,
@@ -146,7 +146,7 @@ fn rot(sim: &mut Sim, outside: &Outside, rng: &mut Rng) {
     outside.meet(Class::Rot);
 }
 
-/// Leaves nothing on a unit that says what it was.
+/// Leaves nothing on a unit that identifies the unit.
 pub(super) fn blank(outside: &Outside, unit: usize) {
     let metadata = vec![0; outside.data_at.get() as usize * 512];
     outside.media[unit].write(Lba::ZERO, &metadata);
@@ -181,7 +181,7 @@ fn reshape(sim: &mut Sim, outside: &Outside, rng: &mut Rng, number: u64) {
         let sectors = outside.sectors_of(unit);
         shape(sim, unit, sectors, outside.scenario.block);
         outside.dead.borrow_mut().remove(&unit);
-        // The others may have left it behind, and no life been long enough to fill it.
+        // The others may have evicted the member, and no life was long enough to fill the member.
         outside.sound.set(false);
         return;
     }
@@ -203,7 +203,7 @@ fn reshape(sim: &mut Sim, outside: &Outside, rng: &mut Rng, number: u64) {
     outside.reshaped.set(Some(unit));
 }
 
-/// Counts the faults that struck since the first `seen`; how many there are now.
+/// Counts the faults that struck since the first `seen`. Returns the number of all faults so far.
 pub(super) fn count(sim: &Sim, outside: &Outside, seen: usize) -> usize {
     let world = sim.world();
     let landed = world.tally().landed();
@@ -211,7 +211,7 @@ pub(super) fn count(sim: &Sim, outside: &Outside, seen: usize) -> usize {
     let victim = outside.units[trouble::victim(&outside.scenario)].targets[0];
     for fault in &landed[seen.min(landed.len())..] {
         if matches!(fault.class, Fault::Stuck | Fault::Delay) {
-            // Somebody may have been left behind since anyone looked.
+            // A member may have been evicted since the last look.
             outside.sound.set(false);
         }
         let meta = fault.place < outside.data_at.get();

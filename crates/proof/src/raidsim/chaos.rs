@@ -1,7 +1,7 @@
 //! The troublemaker: unplugs members, one at a time, and gives them back; has
 //! them refuse writes; cuts the power at the moments that matter.
 //!
-//! Not here: what only some scenarios have (`strikes`).
+//! Not here: trouble of a few scenarios only (`strikes`).
 
 use super::life::Life;
 use super::refuse::ANYWHERE;
@@ -12,27 +12,27 @@ use raid::{MemberState, Scrubbed};
 use sim::Rng;
 use std::rc::Rc;
 
-/// Where the superblocks of a member end, and its map.
+/// The ends of a member's superblocks, and of its write-intent bitmap.
 const SUPERBLOCKS_END: u64 = 16;
 const MAP_END: u64 = 24;
 pub(super) const LOOK: Nanos = Nanos::from_micros(50);
-/// By then the array has acted on a write that was refused.
+/// Time by which the array has acted on a refused write.
 const ACTED: Nanos = Nanos::from_millis(20);
-/// How often a member is given that cannot be taken for now.
+/// Attempts to give back a member that cannot be taken for now.
 const TRIES: u32 = 200;
-/// How often while what does not answer is left alone.
+/// Attempts during which members that do not answer are left alone.
 const PATIENT_TRIES: u32 = 20;
-/// Whether a member returns is known by then, whatever does not answer.
+/// Time by which a member's return succeeds or fails, whatever does not answer.
 const ADD_MAX: Nanos = Nanos::from_secs(20);
 
 pub(crate) struct Chaos {
     pub(super) life: Rc<Life>,
     rng: Rng,
-    /// Of its own, so that seeds without refusals stay as they are.
+    /// A random source of its own, so that seeds without refusals stay as they are.
     refusing: Rng,
     cutting: Rng,
     pub(super) striking: Rng,
-    /// How often too many members were lost in this life.
+    /// Number of times that too many members were lost in this life.
     pub(super) falls: u64,
 }
 
@@ -78,8 +78,7 @@ impl Chaos {
         }
     }
 
-    /// Has a disk refuse some writes, or gives those back that were left behind for
-    /// it.
+    /// Has a disk refuse some writes, or gives evicted members back.
     async fn refuse(&mut self) {
         let disk = self.refusing.below(self.life.units.len() as u64) as usize;
         if self.refusing.chance(0.3) {
@@ -107,7 +106,7 @@ impl Chaos {
         while self.life.refusals.is_armed() {
             self.life.env.timer.sleep(LOOK).await;
         }
-        // Only then may a disk be unplugged: not two members are lost at once.
+        // Only then may a disk be unplugged, so that no two members are lost at once.
         self.life.env.timer.sleep(ACTED).await;
         if self.life.refusals.count.get() > before {
             self.meet_places(before);
@@ -119,7 +118,7 @@ impl Chaos {
         }
     }
 
-    /// Has `disk` refuse some `writes` of metadata of one kind; for how long.
+    /// Has `disk` refuse some `writes` of metadata of one kind. Returns the time to wait for that.
     async fn refuse_metadata(&mut self, disk: usize, writes: u64) -> Nanos {
         let data_at = self.life.data_at.get();
         let (from, to) = match self.refusing.below(3) {
@@ -132,7 +131,7 @@ impl Chaos {
         self.life.refuse(disk, writes, within, skipped);
         let events = if from == 0 { skipped + 1 } else { 0 };
         for since in 0..events {
-            // Each is an event, which all members get.
+            // Each is an event, and all members get its superblocks.
             let scrubbed = Scrubbed {
                 since: since + 1,
                 ended: false,
@@ -156,7 +155,7 @@ impl Chaos {
         }
     }
 
-    /// Gives the array every disk that is there and that it does not use.
+    /// Gives the array every present disk that the array does not use.
     pub(crate) async fn take_back(&mut self) {
         for unit in 0..self.life.units.len() {
             let report = self.life.array.report();
@@ -170,12 +169,12 @@ impl Chaos {
         }
     }
 
-    /// Gives the array a unit that is there. Whether it took it.
+    /// Gives the array a unit that is there. Returns true if the array took the unit.
     pub(super) async fn give(&mut self, unit: usize) -> bool {
         let mut last = None;
         for tries in 0..TRIES {
             if tries == PATIENT_TRIES && self.life.scenario.trouble == Trouble::Hangs {
-                // Somebody brings back whatever keeps it from returning.
+                // An administrator mends the members that keep the unit from returning.
                 self.life.release_present();
             }
             if let Err(error) = self.life.outside.mend_inner(&self.life.local, unit).await {
@@ -198,7 +197,7 @@ impl Chaos {
                 Err(error) => error,
             };
             self.life.hear(&error);
-            // Its metadata cannot be read now and then, or it answers slowly.
+            // The unit's metadata cannot be read now and then, or the unit answers slowly.
             let passing = matches!(
                 self.life.scenario.trouble,
                 Trouble::Metadata | Trouble::Hangs | Trouble::Spoils
@@ -220,8 +219,8 @@ impl Chaos {
         self.life.array.report().members[role].state
     }
 
-    /// Whether a member may be lost that is being filled: a copy of one that serves is
-    /// no loss, but that one is.
+    /// True if a member that is being filled may be lost. The loss of a serving member's copy would
+    /// cost nothing, but the loss of the serving member would.
     fn may_lose(&self) -> bool {
         self.life.scenario.losses || self.life.scenario.trouble != Trouble::Replaces
     }
@@ -236,13 +235,13 @@ impl Chaos {
         self.noticed(unit, member.role).await;
     }
 
-    /// Waits until the array has noticed that it lost a unit: what a disk forgot
-    /// while nobody looked, nobody can know.
+    /// Waits until the array has noticed the loss of a unit. The writes that a disk forgot while no
+    /// one looked cannot be known.
     pub(super) async fn noticed(&mut self, unit: usize, role: usize) {
         self.cut_soon();
         let timeout = self.life.scenario.timeout.unwrap_or_default();
         for _ in 0..200 {
-            // It has failed, or a spare has its role already.
+            // The member has failed, or a spare has its role already.
             let now = self.life.member(unit).map(|member| member.role);
             if now != Some(role) || self.state(role).is_failed() {
                 return;
@@ -255,7 +254,7 @@ impl Chaos {
         }
         if let Err(error) = self.life.array.fail(role).await {
             self.life.hear(&error);
-            // Another was left behind since: this one has to answer.
+            // Another member was evicted since: this one has to answer.
             if self.life.scenario.trouble == Trouble::Hangs {
                 return self.life.revive(unit);
             }
@@ -264,7 +263,7 @@ impl Chaos {
         }
     }
 
-    /// Perhaps cuts the power before the array knows durably what is happening.
+    /// May cut the power before the array knows durably of the loss.
     fn cut_soon(&mut self) {
         if self.life.scenario.slow && !self.life.is_last() && self.cutting.chance(0.8) {
             let life = self.life.clone();
@@ -289,7 +288,7 @@ impl Chaos {
         }
     }
 
-    /// Gives back what was unplugged, unless it is of no use as it is now.
+    /// Gives unplugged units back, but for a unit that was reshaped.
     pub(crate) async fn give_back(&mut self) {
         let reshaped = self.life.reshaped.get();
         let dead: Vec<usize> = self.life.dead.borrow().iter().copied().collect();

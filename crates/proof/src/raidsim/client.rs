@@ -40,7 +40,7 @@ pub(crate) async fn work(life: Rc<Life>, number: u64) {
     }
 }
 
-/// Memory that a request holds; given back when it has ended.
+/// Memory that a request holds, given back at its end.
 struct Charge<'a>(&'a Life, usize);
 
 impl Drop for Charge<'_> {
@@ -49,8 +49,8 @@ impl Drop for Charge<'_> {
     }
 }
 
-/// Waits until a request may hold what it needs: clients hold half of the memory at
-/// most, and all of that half where it is short.
+/// Waits until a request may hold the memory that it needs. Clients hold half of the memory at
+/// most, and all of that half where memory is short.
 async fn charge<'a>(life: &'a Life, sectors: &Range<u64>) -> Charge<'a> {
     let need = Pool::footprint(bytes(&blocks(life, sectors)) as usize);
     let most = life.env.pool.total_bytes() / 2;
@@ -64,7 +64,7 @@ async fn charge<'a>(life: &'a Life, sectors: &Range<u64>) -> Charge<'a> {
     Charge(life, need)
 }
 
-/// Where the next operation goes: mostly near the front, so that clients meet.
+/// The sectors of the next operation: mostly near the front, so that clients meet.
 fn place(rng: &mut Rng, life: &Life) -> Range<u64> {
     let total = life.sectors;
     let width = life.width;
@@ -147,7 +147,7 @@ async fn zero(life: &Life, sectors: Range<u64>) {
     judge(life, "zero", &sectors, result.err(), excused, &before);
 }
 
-/// Whole blocks alone: a gate leaves the rest as it is.
+/// Discards whole blocks alone: a gate leaves the rest unchanged.
 async fn discard(life: &Life, sectors: Range<u64>) {
     let block = life.scenario.block.0;
     let (start, end) = (
@@ -166,14 +166,14 @@ async fn discard(life: &Life, sectors: Range<u64>) {
     if result.is_ok() {
         life.meet(Class::Discard);
     }
-    // A hint may be refused; what it did not change is no error of it.
+    // A hint may be refused. A refused discard is no error where it changed nothing.
     let error = result
         .err()
         .filter(|error| error.kind() != Kind::Unsupported);
     judge(life, "discard", &sectors, error, true, &before);
 }
 
-/// A write that is durable when it is acknowledged; whether it was.
+/// Writes durably. Returns true if the write was acknowledged.
 pub(super) async fn write_durably(life: &Life, sectors: Range<u64>) -> bool {
     let acked = life.acked.get();
     write(life, sectors, Fua::Yes).await;
@@ -188,15 +188,15 @@ pub(super) async fn flush(life: &Life) {
     }
 }
 
-/// The blocks that `sectors` lie in. A gate writes the rest of a block again
-/// with a part of it, and what is lost is lost with its block.
+/// The blocks that `sectors` lie in. A gate rewrites a whole block with a part of the block, and
+/// lost data is lost with its block.
 fn blocks(life: &Life, sectors: &Range<u64>) -> Range<u64> {
     let block = life.scenario.block.0;
     sectors.start / block * block..sectors.end.next_multiple_of(block).min(life.sectors)
 }
 
-/// Whether a write may meet what cannot be read: a gate reads the rest of the
-/// blocks that it merges into, and RAID 5 what parity is computed from.
+/// True if a write may meet sectors that cannot be read: a gate reads the rest of the blocks that
+/// the write merges into, and RAID 5 reads the data that parity is computed from.
 fn is_excused(life: &Life, sectors: &Range<u64>) -> bool {
     let around = blocks(life, sectors);
     let unknown = life.model.borrow().is_suspect(&around) || life.may_be_lost(&around);
@@ -208,7 +208,7 @@ fn is_excused(life: &Life, sectors: &Range<u64>) -> bool {
     merges || computes || (life.tolerant && life.scenario.block.0 > 1)
 }
 
-/// An error that nothing explains is wrong.
+/// An error without an explanation is a violation.
 fn judge(
     life: &Life,
     verb: &str,

@@ -1,4 +1,4 @@
-//! The course of a life: clients at work, and the end in which all is looked at.
+//! The course of a life: clients at work, and the end in which all is checked.
 
 use super::chaos::Chaos;
 use super::client;
@@ -12,19 +12,19 @@ use sim::{Outcome, Rng, Sim, SimDriver};
 use simnode::run_alone;
 use std::rc::Rc;
 
-/// How long an array rests at most before the power goes.
+/// Longest rest of an array before the power goes.
 pub(super) const REST_MAX: Nanos = Nanos::from_secs(2 * 3600);
 
-/// How long an array may be at work on members that do not answer.
+/// Longest time that an array may be at work on members that do not answer.
 const LETTING_GO_MAX: Nanos = Nanos::from_secs(10);
 
-/// How long what hangs does so at most while an array becomes whole.
+/// Longest time that a member hangs while an array becomes whole.
 const RELEASE_AFTER: Nanos = Nanos::from_millis(200);
 
-/// How often an array is compared at the end if a slow member is lost meanwhile.
+/// Comparisons of an array at the end if a slow member is lost meanwhile.
 const SCRUBS: u32 = 10;
 
-/// Runs `work` on a shard; whether a loss of power ended it.
+/// Runs `work` on a shard. Returns true if a loss of power ended the work.
 pub(super) fn drive(
     sim: &mut Sim,
     outside: &Rc<Outside>,
@@ -51,7 +51,7 @@ pub(super) async fn work(life: &Rc<Life>) {
     life.over.set(true);
 }
 
-/// Too many members were lost, and are back: what they had not flushed may be gone.
+/// Revives members, too many of which were lost: their writes that were not flushed may be gone.
 pub(super) async fn come_back(life: &Life) {
     let releasing = Box::pin(life.array.release());
     if life
@@ -68,14 +68,15 @@ pub(super) async fn come_back(life: &Life) {
     life.revive_all();
 }
 
-/// Lets the array mend itself, and looks at everything.
+/// Lets the array mend itself, and checks everything.
 pub(super) async fn finish(life: &Rc<Life>, chaos: &mut Chaos) {
     life.refusals.disarm();
     life.disks()
         .iter()
         .for_each(|disk| life.control.release(*disk));
     if life.scenario.trouble == Trouble::Hangs {
-        // What hangs from here on does so for a while: it may be needed.
+        // A member that hangs from here on hangs only for a while, since the array may need that
+        // member.
         let (timer, control, disks) = (life.env.timer.clone(), life.control.clone(), life.disks());
         life.env.spawn.spawn(async move {
             for _ in 0..10_000 {
@@ -86,7 +87,7 @@ pub(super) async fn finish(life: &Rc<Life>, chaos: &mut Chaos) {
     }
     chaos.give_back().await;
     chaos.take_back().await;
-    // One that is of no use as it is now stays out.
+    // A reshaped member stays out.
     let whole = life.reshaped.get().is_none();
     for scrubs in 1..=SCRUBS {
         if !settle(life, chaos, whole).await {
@@ -99,7 +100,7 @@ pub(super) async fn finish(life: &Rc<Life>, chaos: &mut Chaos) {
         match life.array.scrub(false).await {
             Ok(found) if found.mismatches == 0 => life.meet(Class::Scrub),
             Ok(found) => life.violate(format!("a scrub finds {found:?}")),
-            // One that was slow was left behind meanwhile.
+            // A slow member was evicted meanwhile.
             Err(_) if life.scenario.trouble == Trouble::Hangs && scrubs < SCRUBS => continue,
             Err(error) => life.violate(format!("a scrub fails: {error}")),
         }
@@ -123,10 +124,10 @@ pub(super) async fn finish(life: &Rc<Life>, chaos: &mut Chaos) {
     life.rested.set(life.sound.get());
 }
 
-/// Waits until an array that can be whole is; `false` if something is wrong.
+/// Waits until an array that can be whole is whole. Returns false after a violation.
 async fn settle(life: &Life, chaos: &mut Chaos, whole: bool) -> bool {
     for look in 1..=20_000 {
-        // One that answered late was left behind again.
+        // A member that answered late was evicted again.
         if life.scenario.trouble == Trouble::Hangs && look % 100 == 0 {
             chaos.take_back().await;
         }

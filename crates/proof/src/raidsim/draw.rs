@@ -1,4 +1,4 @@
-//! A scenario drawn from its seed, and what goes wrong of itself in each life of it.
+//! A scenario drawn from its seed, and the faults drawn for each life of the scenario.
 
 use super::kind::Trouble;
 use super::scenario::Scenario;
@@ -6,7 +6,7 @@ use super::trouble;
 use block::{Extent, Lba, Nanos, Sectors, TargetId};
 use sim::{Effect, Ops, Plan, Point, PowerCut, Rng, Rule, When};
 
-/// What a disk's superblocks lie in.
+/// The extent of a disk's superblocks.
 const SUPERBLOCKS: Extent = Extent {
     start: Lba::ZERO,
     len: Sectors(16),
@@ -20,14 +20,14 @@ impl Scenario {
         scenario
     }
 
-    /// Whether the life ends in order, rather than with a loss of power.
+    /// True if the life ends in order, rather than with a loss of power.
     fn ends_in_order(&self, life: u64) -> bool {
         let may = matches!(self.trouble, Trouble::Rots | Trouble::Reshapes);
         self.trouble == Trouble::Idles || may && Rng::fork(self.seed, 50 + life).chance(0.5)
     }
 
-    /// What goes wrong of itself in a life that begins after `steps`: a loss of
-    /// power, bad sectors, passing errors. The life before may have been short.
+    /// The faults that are drawn for a life that begins after `steps`: a loss of power, bad
+    /// sectors, passing errors. The life before may have been short.
     pub fn plan(&self, life: u64, steps: u64, disks: &[TargetId], data_at: u64) -> Plan {
         let rng = &mut Rng::fork(self.seed, 20 + life);
         let mut plan = Plan::default();

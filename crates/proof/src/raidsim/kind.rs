@@ -10,9 +10,9 @@ const TROUBLE: u64 = 907;
 pub enum Trouble {
     /// None but that of every scenario.
     None,
-    /// Metadata of one member cannot be read, now and then or until it is written.
+    /// Metadata of one member cannot be read, now and then or until the metadata is written.
     Metadata,
-    /// A member does not answer, for a while or for ever, or slowly; writes land late.
+    /// A member is unresponsive, for a while or for ever, or answers slowly; writes land late.
     Hangs,
     /// Members are replaced, sound ones too.
     Replaces,
@@ -26,15 +26,15 @@ pub enum Trouble {
     Nested,
     /// A loss of power leaves sectors that cannot be read.
     Spoils,
-    /// Bits of metadata flip where they rest.
+    /// Bits of metadata flip at rest.
     Rots,
-    /// Memory is short, and clients hold all that they may.
+    /// Memory is short, and clients hold as much as they may.
     Memory,
     /// Hours pass before the power goes.
     Idles,
     /// A lost member returns while a spare takes its place.
     Races,
-    /// Servers are restarted, and forget what no flush had covered.
+    /// Servers are restarted, and forget writes that no flush had covered.
     Forgets,
     /// Members come back as images of themselves, blank, or as copies of others.
     Images,
@@ -45,7 +45,7 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// That of `seed`.
+    /// The trouble of `seed`.
     pub(super) fn of(seed: u64) -> Trouble {
         match Rng::fork(seed, TROUBLE).below(100) {
             0..5 => Trouble::Metadata,

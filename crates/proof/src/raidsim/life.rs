@@ -1,5 +1,5 @@
-//! What a life of an array is made of, as clients and troublemaker see it, and
-//! what of it outlives a loss of power.
+//! The parts of a life of an array, as clients and troublemaker see them, and the parts that
+//! outlive a loss of power.
 
 use super::model::Model;
 use super::refuse::{Refusals, Refusing};
@@ -16,32 +16,32 @@ use std::collections::BTreeSet;
 use std::ops::{Deref, Range};
 use std::rc::Rc;
 
-/// What outlives a loss of power.
+/// The state that outlives a loss of power.
 pub(crate) struct Outside {
     pub(crate) scenario: Scenario,
     pub(crate) control: Control,
     /// The disks, or arrays of disks, that are or may be members.
     pub(crate) units: Vec<Unit>,
-    /// Those that are arrays, while they run.
+    /// The units that are arrays, while they run.
     pub(super) inner: RefCell<Vec<Option<Array>>>,
     pub(crate) model: RefCell<Model>,
     pub(crate) report: RefCell<Report>,
-    /// The arrays whose disks were unplugged since they started.
+    /// The arrays of which disks were unplugged since the arrays started.
     pub(super) blinked: RefCell<BTreeSet<usize>>,
-    /// The units that are unplugged, or do not answer.
+    /// The units that are unplugged or unresponsive.
     pub(crate) dead: RefCell<BTreeSet<usize>>,
-    /// The unit that has another shape than it had.
+    /// The unit with a changed shape.
     pub(crate) reshaped: Cell<Option<usize>>,
-    /// Bad sectors and missing members together may take data.
+    /// Bad sectors and missing members together may cost data.
     pub(crate) tolerant: bool,
     pub(crate) refusals: Rc<Refusals>,
-    /// How often the server of each unit was restarted.
+    /// Restarts of each unit's server.
     pub(crate) forgotten: Vec<Rc<Cell<u64>>>,
-    /// What holds the bytes of each unit that is a disk.
+    /// The bytes of each unit that is a disk.
     pub(super) media: Vec<Medium>,
-    /// What a unit is to be again before the next life.
+    /// The unit and the image that the unit gets again before the next life.
     pub(super) image: RefCell<Option<(usize, Image)>>,
-    /// The unit that holds what another one does, and what it held.
+    /// The unit that holds a copy of another, and the image of its own.
     pub(super) copied: RefCell<Option<(usize, Image)>>,
     /// Every member was in sync and every disk there when last seen.
     pub(super) whole: Cell<bool>,
@@ -54,8 +54,8 @@ pub(crate) struct Outside {
     pub(super) idled: Cell<bool>,
     /// The unit that lacks writes, and is back when the array starts.
     pub(super) stale: Cell<Option<usize>>,
-    /// A member may be of no use at the next start: its metadata was damaged at rest,
-    /// or it refused what it was to take.
+    /// A member may be of no use at the next start: its metadata was damaged at rest, or the member
+    /// refused a write.
     pub(super) rotten: Cell<bool>,
     /// Writes that were acknowledged.
     pub(super) acked: Cell<u64>,
@@ -64,12 +64,12 @@ pub(crate) struct Outside {
     pub(super) partial_writes: Cell<u64>,
     pub(super) doing: Cell<Option<Class>>,
     pub(super) data_at: Cell<u64>,
-    /// The sectors that are lost together; 0 if a write that fails costs no other.
+    /// Number of sectors that are lost together; 0 if a failed write costs no other sectors.
     pub(super) stripe: Cell<u64>,
     pub(super) rng: RefCell<Rng>,
 }
 
-/// One life, as clients and troublemaker see it.
+/// One life, as clients and troublemaker see that life.
 pub(crate) struct Life {
     pub(crate) number: u64,
     pub(crate) env: Env,
@@ -106,7 +106,7 @@ impl Outside {
         Uuid::from_bytes(bytes)
     }
 
-    /// What the array may be given of `unit`; `None` of an array that does not run.
+    /// The device of `unit`, to be given to the array; `None` for an array that does not run.
     pub(super) fn candidate(&self, local: &Local<SimDriver>, unit: usize) -> Option<Candidate> {
         let Unit { targets, level } = &self.units[unit];
         let device = match level {
@@ -142,7 +142,7 @@ impl Outside {
         targets.iter().for_each(|target| self.control.kill(*target));
     }
 
-    /// Plugs it in again; whatever it did not answer it answers.
+    /// Plugs a unit in again, and lets the unit answer all that was unanswered.
     pub(crate) fn revive(&self, unit: usize) {
         self.dead.borrow_mut().remove(&unit);
         for target in &self.units[unit].targets {
@@ -155,14 +155,14 @@ impl Outside {
         (0..self.units.len()).for_each(|unit| self.revive(unit));
     }
 
-    /// Whatever does not answer but what is lost does so again.
+    /// Lets all units answer again that do not answer, but for lost ones.
     pub(super) fn release_present(&self) {
         let present = (0..self.units.len()).filter(|unit| !self.is_dead(*unit));
         let targets = present.flat_map(|unit| &self.units[unit].targets);
         targets.for_each(|target| self.control.release(*target));
     }
 
-    /// Notes what was acknowledged to somebody.
+    /// Notes an error that was reported to an administrator.
     pub(super) fn hear(&self, error: &IoError) {
         let needed = error.to_string().contains("cannot do without it");
         if error.kind() == Kind::Timeout && needed {
@@ -170,7 +170,7 @@ impl Outside {
         }
     }
 
-    /// The size that a unit has, if it is a disk.
+    /// The size of a unit that is a disk.
     pub(super) fn sectors_of(&self, unit: usize) -> Sectors {
         self.scenario.unit_sectors(unit)
     }
@@ -179,7 +179,7 @@ impl Outside {
         self.report.borrow_mut().violate(what);
     }
 
-    /// Whether a unit that is absent could have carried the array on without the others.
+    /// True if an absent unit could have carried the array on without the others.
     pub(crate) fn is_mirror(&self) -> bool {
         let pair = self.scenario.level == raid::Level::Raid10 && self.scenario.members == 2;
         self.scenario.level == raid::Level::Raid1 || pair
@@ -241,7 +241,7 @@ impl Life {
         self.outside.candidate(&self.local, unit)
     }
 
-    /// What the array says of the member that is `unit`, if it is one.
+    /// The array's report of the member that is `unit`, if any.
     pub(crate) fn member(&self, unit: usize) -> Option<MemberReport> {
         let name = format!("disk-{unit}");
         let mut members = self.array.report().members.into_iter();
@@ -270,7 +270,7 @@ impl Life {
             && !(sectors.start.is_multiple_of(self.width) && sectors.end.is_multiple_of(self.width))
     }
 
-    /// Who is not in sync, or may be without all others knowing that.
+    /// The roles that are not in sync, or may be missing without all others knowing that.
     fn missing(&self) -> Vec<bool> {
         if !self.scenario.refusals {
             return Vec::new();
@@ -280,13 +280,13 @@ impl Life {
         report.members.iter().map(|m| !in_sync(m)).collect()
     }
 
-    /// What [`Life::was_refused`] is to be asked with at the end of an operation.
+    /// The state before an operation, to be given to [`Life::was_refused`] after the operation.
     pub(crate) fn before(&self) -> (u64, Vec<bool>) {
         (self.refusals.count.get(), self.missing())
     }
 
-    /// Whether an operation may have failed because a member refused a write: one
-    /// that the array could not do without.
+    /// True if an operation may have failed because a member refused a write that the array could
+    /// not do without.
     pub(crate) fn was_refused(&self, (count, missing): &(u64, Vec<bool>)) -> bool {
         if self.refusals.count.get() == *count {
             return false;
@@ -304,7 +304,7 @@ impl Life {
         self.refusals.since(*count).into_iter().any(needed)
     }
 
-    /// The stripes that `sectors` lie in: what a write that is refused may cost.
+    /// The stripes that `sectors` lie in: the data that a refused write may cost.
     pub(crate) fn stripes(&self, sectors: &Range<u64>) -> Range<u64> {
         match self.stripe.get() {
             0 => sectors.clone(),
@@ -315,7 +315,7 @@ impl Life {
         }
     }
 
-    /// A write of `sectors` failed, which may have cost more than those.
+    /// A write of `sectors` failed, which may have cost more than `sectors`.
     pub(crate) fn lose_stripes(&self, sectors: &Range<u64>) {
         if self.stripe.get() > 0 {
             let stripes = self.stripes(sectors);
@@ -323,7 +323,7 @@ impl Life {
         }
     }
 
-    /// Whether a write that was refused may have cost some of `sectors`.
+    /// True if a refused write may have cost some of `sectors`.
     pub(crate) fn may_be_lost(&self, sectors: &Range<u64>) -> bool {
         let model = self.model.borrow();
         let writing = || model.is_written(&self.stripes(sectors));
@@ -349,7 +349,7 @@ impl Life {
         self.look();
     }
 
-    /// Notes what goes on, for whom the power may be cut next.
+    /// Notes the array's state, for a loss of power that may come next.
     pub(super) fn look(&self) {
         let report = self.array.report();
         let all = report

@@ -1,10 +1,9 @@
 //! Simulated lives of arrays against a reference model.
 //!
-//! A seed makes a scenario: a level, members, clients, and what goes wrong:
-//! members that are unplugged and return, sectors that cannot be read, and
-//! losses of power at any step, at a start or a rebuild as well. Clients read
-//! and write through a gate and ask a model that shares no code with the array;
-//! in the end everything is read, and compared member by member.
+//! A seed makes a scenario: a level, members, clients, and trouble: members that are unplugged and
+//! return, sectors that cannot be read, and losses of power at any step, at a start or a rebuild as
+//! well. Clients read and write through a gate and ask a model that shares no code with the array.
+//! In the end everything is read, and compared member by member.
 //!
 //! Not here: silent corruption, which an array without checksums cannot detect.
 

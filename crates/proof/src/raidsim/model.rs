@@ -1,11 +1,11 @@
-//! What an array may return, over losses of power.
+//! The reference of an array: the bytes that it may return, over losses of power.
 //!
-//! For each sector there are the values that a read may return now, and the
-//! writes that a loss of power may still bring to light: those since the last
-//! one that a flush, or force unit access, has made durable. After the loss any
-//! of them may be there; but once one has been read it stays, until the next.
+//! For each sector there are the values that a read may return now, and the writes that a loss of
+//! power may still bring to light. Those are the writes since the last one that a flush, or force
+//! unit access, has made durable. After the loss any of them may be there. A value that has been
+//! read stays until the next write or loss.
 //!
-//! It knows nothing of members, levels or journals.
+//! Not here: members, levels, journals.
 
 use crate::stamp::{self, ANYTHING, Value, ZERO};
 use std::ops::Range;
@@ -13,30 +13,31 @@ use std::ops::Range;
 #[derive(Clone, Copy)]
 struct Written {
     value: Value,
-    /// When it ended, if it has.
+    /// The moment of its end, if it has ended.
     ended: Option<u64>,
     acked: bool,
 }
 
 #[derive(Clone)]
 struct Sector {
-    /// What a read may return, but for what is being written.
+    /// Values that a read may return, but for those being written.
     settled: Vec<Value>,
-    /// What is being written.
+    /// Values being written.
     pending: Vec<Value>,
-    /// What may be there after a loss of power.
+    /// Writes that may be there after a loss of power.
     since: Vec<Written>,
-    /// A write that failed nearby may have cost what it holds.
+    /// A write that failed nearby may have cost the sector's data.
     may_be_lost: bool,
-    /// It was suspect, and has been discarded since, which may leave it as it is.
+    /// The sector was suspect, and has been discarded since. A discard may leave the data
+    /// unchanged.
     suspect: bool,
     /// Changes whenever a write begins or ends.
     version: u64,
 }
 
 impl Sector {
-    /// What is older than the last write acknowledged before `mark` is gone for
-    /// good. Writes that meet end in the order in which they take effect.
+    /// Forgets the values that are older than the last write acknowledged before `mark`.
+    /// Overlapping writes end in the order in which they take effect.
     fn forget_before(&mut self, mark: u64) {
         let covered = self
             .since
@@ -55,7 +56,7 @@ impl Sector {
 struct Read {
     id: u64,
     sectors: Range<u64>,
-    /// What may be returned, and the version at the beginning.
+    /// The values that may be returned, and the version at the beginning.
     seen: Vec<(Vec<Value>, u64)>,
 }
 
@@ -89,7 +90,7 @@ impl Model {
         }
     }
 
-    /// This history parts from the others: none of its values is one of theirs.
+    /// This history parts from the others: none of its later values occurs in theirs.
     pub fn go_apart(&mut self) {
         self.clock += 1 << 32;
     }
@@ -127,7 +128,7 @@ impl Model {
         }
     }
 
-    /// It has ended; `durable` if it was acknowledged as such.
+    /// Ends a write; `durable` if the write was acknowledged as durable.
     pub fn end(&mut self, sectors: Range<u64>, value: Value, good: bool, durable: bool) {
         let now = self.tick();
         for sector in self.part(&sectors) {
@@ -153,7 +154,7 @@ impl Model {
         }
     }
 
-    /// A flush begins; what to give to [`Model::flushed`].
+    /// A flush begins. Returns the mark to be given to [`Model::flushed`].
     pub fn flush(&mut self) -> u64 {
         self.tick()
     }
@@ -165,7 +166,7 @@ impl Model {
         }
     }
 
-    /// What `sectors` hold may not be there to be read any more.
+    /// The data of `sectors` may no longer be readable.
     pub fn may_lose(&mut self, sectors: Range<u64>) {
         let now = self.tick();
         for sector in self.part(&sectors) {
@@ -173,8 +174,9 @@ impl Model {
         }
     }
 
-    /// What `lost` says of stripes of so many sectors in which anything was not durable may
-    /// hold anything: it followed from what was being written, which nobody knows.
+    /// The sectors for which `lost` is true may hold any bytes, in each stripe of `stripe` sectors
+    /// with a write that was not durable. Their data followed from the unfinished writes, which are
+    /// unknown.
     pub fn guess(&mut self, stripe: u64, lost: impl Fn(u64) -> bool) {
         let now = self.tick();
         let written = Written {
@@ -195,8 +197,8 @@ impl Model {
         }
     }
 
-    /// The power is gone, and what was in flight with it: writes that may have cost
-    /// the stripes of so many sectors that they were in, 0 if none other.
+    /// The power is gone, with the writes in flight. These may have cost the stripes of `stripe`
+    /// sectors that they were in; with 0, no other sectors.
     pub fn cut(&mut self, stripe: u64) {
         self.reads.clear();
         if stripe > 0 {
@@ -209,14 +211,14 @@ impl Model {
         for sector in &mut self.sectors {
             sector.pending.clear();
             sector.settled = sector.since.iter().map(|w| w.value).collect();
-            // No later flush can decide which of them is there.
+            // No later flush can decide which of the values is there.
             for written in &mut sector.since {
                 (written.ended, written.acked) = (Some(now), false);
             }
         }
     }
 
-    /// What was not made durable may be gone, and what is in flight goes on.
+    /// Writes that are not durable may be gone; operations in flight go on.
     #[cfg(feature = "nodes")]
     pub fn lose_unflushed(&mut self) {
         let now = self.tick();
@@ -229,7 +231,7 @@ impl Model {
             if values.len() > 1 {
                 (sector.settled, sector.version) = (values, now);
             }
-            // No later flush can decide which of them is there.
+            // No later flush can decide which of the values is there.
             let ended = sector.since.iter_mut().filter(|w| w.ended.is_some());
             ended.for_each(|w| (w.ended, w.acked) = (Some(now), false));
         }
@@ -247,17 +249,17 @@ impl Model {
         sectors.iter().any(is)
     }
 
-    /// Whether some of `sectors` may be lost to a write that failed nearby.
+    /// True if some of `sectors` may be lost to a write that failed nearby.
     pub fn may_be_lost(&self, sectors: &Range<u64>) -> bool {
         self.any(sectors, |sector| sector.may_be_lost)
     }
 
-    /// Whether some of `sectors` are being written.
+    /// True if some of `sectors` are being written.
     pub fn is_written(&self, sectors: &Range<u64>) -> bool {
         self.any(sectors, |sector| !sector.pending.is_empty())
     }
 
-    /// Whether it is not known what some of `sectors` hold.
+    /// True if the data of some of `sectors` is unknown.
     pub fn is_suspect(&self, sectors: &Range<u64>) -> bool {
         let unsettled = |s: &Sector| s.settled.len() + s.pending.len() > 1;
         self.any(sectors, |s| s.suspect || unsettled(s))
@@ -275,7 +277,7 @@ impl Model {
         id
     }
 
-    /// It has ended. `Err` says which sector holds what it must not.
+    /// Ends a read. The error names the sector whose bytes are not allowed.
     pub fn was_read(&mut self, id: u64, bytes: Option<&[u8]>) -> Result<(), String> {
         let at = self.reads.iter().position(|read| read.id == id);
         let read = self.reads.swap_remove(at.expect("it began"));
@@ -284,7 +286,7 @@ impl Model {
         for ((at, (allowed, version)), bytes) in
             read.sectors.zip(read.seen).zip(bytes.chunks_exact(512))
         {
-            // After a discard, until it is written: not even the same at the next time.
+            // After a discard, until the next write, two reads may even differ.
             if allowed.contains(&ANYTHING) {
                 continue;
             }
@@ -296,7 +298,7 @@ impl Model {
                 ));
             };
             let sector = &mut self.sectors[at as usize];
-            // What was suspect is no longer.
+            // A sector that a quiet read returned is no longer suspect.
             let quiet = sector.version == version && sector.pending.is_empty();
             sector.may_be_lost &= !quiet;
             if quiet && sector.settled.len() > 1 {

@@ -1,5 +1,5 @@
-//! What the members of an array are: disks, or arrays of disks of their own, which
-//! are assembled before it and again once they have lost too much.
+//! Members of an array: disks, or arrays of disks of their own. Such arrays are assembled before
+//! the outer one, and again after losing too many disks.
 
 use super::life::Outside;
 use super::report::Class;
@@ -11,10 +11,10 @@ use raid::{Array, Candidate, Level, Plan, Start, assemble, create};
 use shard::Local;
 use sim::{Rng, SimDriver};
 
-/// Where the data of a member begins at most.
+/// The latest begin of a member's data.
 const META: Sectors = Sectors(4096);
 
-/// What the members of `scenario` are: the level of each, and how many disks it has.
+/// The members of `scenario`: the level of each, and its number of disks.
 pub(super) fn plan(scenario: &Scenario) -> Vec<(Option<Level>, usize)> {
     let rng = &mut Rng::fork(scenario.seed, 63);
     let all = scenario.members + scenario.spares + scenario.extra;
@@ -28,7 +28,7 @@ pub(super) fn plan(scenario: &Scenario) -> Vec<(Option<Level>, usize)> {
     (0..all).map(unit).collect()
 }
 
-/// How large a disk is of a unit that is to hold `sectors`.
+/// The size of a disk of a unit that is to hold `sectors`.
 pub(super) fn disk_sectors(level: Option<Level>, sectors: Sectors, chunk: Sectors) -> Sectors {
     let share = match level {
         None => return sectors,
@@ -62,7 +62,7 @@ impl Outside {
         all.map(|at| self.leaf(local, unit, at)).collect()
     }
 
-    /// What a unit is that is an array.
+    /// The array that a unit is, while the array runs.
     pub(crate) fn inner(&self, unit: usize) -> Option<Array> {
         self.inner.borrow().get(unit).cloned().flatten()
     }
@@ -89,7 +89,7 @@ impl Outside {
         Ok(())
     }
 
-    /// Assembles the arrays that are members and whose disks are there.
+    /// Assembles the arrays that are members, if their disks are there.
     pub(super) async fn start_inner(&self, local: &Local<SimDriver>) -> IoResult {
         self.blinked.borrow_mut().clear();
         self.inner.borrow_mut().clear();
@@ -110,8 +110,8 @@ impl Outside {
         assemble(&env, Some(&name), fresh, leaves, start, self.options()).await
     }
 
-    /// Mends the array that a unit is, all of whose disks are there again: gives it those
-    /// that it lost, or reassembles it, as the daemon does.
+    /// Mends the array that a unit is, once all its disks are there again: gives the array the
+    /// disks that it lost, or reassembles it, as the daemon does.
     pub(crate) async fn mend_inner(&self, local: &Local<SimDriver>, unit: usize) -> IoResult {
         let Some(array) = self.inner(unit) else {
             if self.units[unit].level.is_some() {
@@ -120,7 +120,7 @@ impl Outside {
             }
             return Ok(());
         };
-        // What its disks forgot while nobody looked it finds out at a start alone.
+        // Only a start of the array finds the writes that its disks forgot unnoticed.
         if self.blinked.borrow_mut().remove(&unit) || array.report().down.is_some() {
             self.meet(Class::NestedDown);
             array.release().await;
@@ -137,8 +137,8 @@ impl Outside {
         Ok(())
     }
 
-    /// Waits until the arrays that are members are whole, compares what they hold
-    /// twice, and ends them in order. What is wrong, if something is.
+    /// Waits until the arrays that are members are whole, compares their copies twice, and ends the
+    /// arrays in order. The error describes a violation.
     pub(super) async fn end_inner(&self, env: &Env) -> Result<(), String> {
         let arrays: Vec<Array> = self.inner.borrow().iter().flatten().cloned().collect();
         for array in arrays {

@@ -1,6 +1,6 @@
-//! A disk that refuses writes while it is set to, as one with a broken head
-//! does: it answers, reads, and fails each write with a medium error. What it
-//! refuses may have landed in part, or in whole.
+//! A disk that refuses writes on command, as a disk with a broken head does: the disk answers,
+//! reads, and fails each write with a medium error. A refused write may have landed in part, or in
+//! whole.
 
 use block::{
     BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoResult, Kind, Lba, SECTOR_BYTES,
@@ -11,7 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// Everywhere.
+/// All of a disk.
 pub(crate) const ANYWHERE: Extent = Extent {
     start: Lba::ZERO,
     len: Sectors(u64::MAX),
@@ -21,19 +21,19 @@ pub(crate) const ANYWHERE: Extent = Extent {
 #[derive(Clone, Copy)]
 struct Armed {
     disk: usize,
-    /// So many more of those that touch this,
+    /// Writes still to be refused, of those that touch `within`.
     left: u64,
     within: Extent,
-    /// after so many that it takes.
+    /// Writes that are taken before the first refusal.
     skipped: u64,
 }
 
-/// Which disk of an array refuses, and how often that was so.
+/// The disk of an array that refuses, and its refusals so far.
 pub(crate) struct Refusals {
     armed: Cell<Option<Armed>>,
     /// Writes refused so far, those included that are being refused.
     pub(crate) count: Cell<u64>,
-    /// The disk that refused each, and where it began.
+    /// The disk that refused each write, and the write's first sector.
     by: RefCell<Vec<(usize, Lba)>>,
     being: Cell<u64>,
     rng: RefCell<Rng>,
@@ -50,13 +50,13 @@ impl Refusals {
         })
     }
 
-    /// The disks that have refused something since `count` writes had been.
+    /// The disks that refused writes after the first `count` refusals.
     pub(crate) fn since(&self, count: u64) -> BTreeSet<usize> {
         let by = self.by.borrow();
         by[count as usize..].iter().map(|(disk, _)| *disk).collect()
     }
 
-    /// Where those writes began that were refused since.
+    /// The first sectors of the writes that were refused after the first `count`.
     pub(crate) fn places_since(&self, count: u64) -> Vec<Lba> {
         let by = self.by.borrow();
         by[count as usize..].iter().map(|(_, at)| *at).collect()
@@ -73,24 +73,24 @@ impl Refusals {
         }));
     }
 
-    /// No disk refuses anything that it is asked from now on.
+    /// From now on no disk refuses a new write.
     pub(crate) fn disarm(&self) {
         self.armed.set(None);
     }
 
-    /// Whether something may be refused now.
+    /// True if a write may be refused now.
     pub(crate) fn is_armed(&self) -> bool {
         self.armed.get().is_some() || self.being.get() > 0
     }
 
-    /// The power is gone, and what was being refused with it.
+    /// The power is gone, and the refused writes in flight with it.
     pub(crate) fn cut(&self) {
         self.disarm();
         self.being.set(0);
     }
 
-    /// How many of the `blocks` of a write to `extent` land although it fails; `None` if it does
-    /// not.
+    /// Returns the number of the `blocks` of a write to `extent` that land although the write
+    /// fails; `None` if the write does not fail.
     fn strike(&self, disk: usize, extent: Extent, blocks: u64) -> Option<u64> {
         let strikes = |armed: &Armed| armed.disk == disk && armed.within.overlaps(extent);
         let armed = self.armed.get().filter(strikes)?;
@@ -123,7 +123,7 @@ impl Refusing {
         Some(Sectors(landed * block))
     }
 
-    /// What lands of a write lands, then it fails.
+    /// Lets a part of a write land, then fails the write.
     async fn refuse(&self, extent: Extent, landing: impl Future<Output = IoResult>) -> IoResult {
         let being = &self.refusals.being;
         being.set(being.get() + 1);

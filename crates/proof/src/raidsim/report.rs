@@ -1,4 +1,4 @@
-//! What a run met, and what many runs met together.
+//! The events of a run, and those of many runs together.
 
 use crate::classes::classes;
 use crate::violation::Violation;
@@ -86,7 +86,7 @@ pub struct Report {
     pub level: Level,
     /// Operations that clients began.
     pub operations: u64,
-    /// What was wrong; the first of it.
+    /// The first violation.
     pub violation: Option<String>,
     classes: [u64; Class::ALL.len()],
 }
@@ -101,7 +101,7 @@ impl Report {
         }
     }
 
-    /// How often a class was met.
+    /// Number of times that a class was met.
     pub fn met(&self, class: Class) -> u64 {
         self.classes[class as usize]
     }
@@ -171,9 +171,9 @@ pub struct Summary {
     pub operations: u64,
     /// The median of a run's operations.
     pub operations_median: u64,
-    /// How often each class was met.
+    /// Count of each class.
     pub met: BTreeMap<String, u64>,
-    /// What was wrong.
+    /// The violations.
     pub violations: Vec<Violation>,
 }
 

@@ -24,12 +24,12 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// How long a run may last, hours of rest left out.
+/// Time limit of a run, hours of rest left out.
 const TIME_MAX: Nanos = Nanos::from_secs(400);
 /// A life of so few steps is short.
 const STEPS_SHORT: u64 = 400;
-/// The memory of the shard, of which RAID 5 keeps a part for itself; where it is short
-/// for other levels; and where there are several arrays.
+/// The memory of the shard, of which RAID 5 reserves a part; the memory where it is short, for
+/// other levels; and the memory where there are several arrays.
 const POOL_BYTES: usize = 4 << 20;
 const POOL_BYTES_SHORT: usize = 1 << 20;
 const POOL_BYTES_NESTED: usize = 40 << 20;
@@ -76,7 +76,7 @@ fn world(scenario: &Scenario) -> (World, Vec<Unit>) {
     (world, units)
 }
 
-/// What holds the bytes of each unit that is a disk.
+/// The bytes of each unit that is a disk.
 fn media(world: &World, units: &[Unit]) -> Vec<Medium> {
     let of = |unit: &Unit| world.medium(unit.targets[0]).expect("it keeps its bytes");
     units.iter().map(of).collect()
@@ -127,7 +127,7 @@ fn run_once(scenario: Scenario) -> Report {
     let lives = outside.scenario.lives;
     let rest = match outside.scenario.trouble {
         Trouble::Idles => REST_MAX.0 * lives,
-        // A silent member is waited for.
+        // The array waits for an unresponsive member.
         Trouble::Hangs => TIME_MAX.0 * lives,
         _ => 0,
     };
@@ -152,7 +152,7 @@ fn run_once(scenario: Scenario) -> Report {
     outside.report.borrow().clone()
 }
 
-/// One life; what came before it: whether it was short, and how many faults there were.
+/// Runs one life. Takes and returns whether a life was short, and the number of faults so far.
 fn live_once(
     sim: &mut Sim,
     outside: &Rc<Outside>,

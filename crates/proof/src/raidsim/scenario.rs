@@ -1,14 +1,14 @@
-//! What a seed stands for.
+//! Scenarios and their parts.
 
 use super::kind::Trouble;
 use block::{Nanos, Sectors};
 use raid::Level;
 use sim::Rng;
 
-/// Draws which scenarios have refusals; those of the seeds that found something
-/// before there were any have none.
+/// Draws the scenarios that have refusals. Seeds that found violations before there were refusals
+/// have none.
 const REFUSALS: u64 = 905;
-/// Draws which have slow superblocks.
+/// Draws the scenarios that have slow superblocks.
 const SLOW: u64 = 906;
 
 /// Everything that a run is made of.
@@ -18,9 +18,9 @@ pub struct Scenario {
     pub seed: u64,
     /// The array's level.
     pub level: Level,
-    /// Its members.
+    /// Number of members.
     pub members: usize,
-    /// Spares beside them.
+    /// Number of spares.
     pub spares: usize,
     /// Its chunk.
     pub chunk: Sectors,
@@ -32,9 +32,9 @@ pub struct Scenario {
     pub clients: u64,
     /// Operations of each in one life.
     pub operations: u64,
-    /// How long a client rests at most, now and then.
+    /// Longest rest of a client, now and then.
     pub rest: Nanos,
-    /// Of a hundred operations, so many flush.
+    /// Number of flushes in a hundred operations.
     pub flushes: u64,
     /// Lives: each but the last ends with a loss of power.
     pub lives: u64,
@@ -44,30 +44,30 @@ pub struct Scenario {
     pub latent: bool,
     /// Members refuse writes, one at a time.
     pub refusals: bool,
-    /// Superblocks are written slowly, so that much else happens before the array knows
-    /// durably what has become of a member; the power may go then.
+    /// Superblocks are written slowly, so that much else happens before the array knows durably of
+    /// a member's fate; the power may go then.
     pub slow: bool,
     /// Bytes a second of a rebuild in use.
     pub rebuild_floor: u64,
-    /// How soon bits are cleared.
+    /// Time after which bits are cleared.
     pub clear_after: Nanos,
-    /// What else goes wrong.
+    /// The kind of trouble.
     pub trouble: Trouble,
     /// Clients discard.
     pub discards: bool,
-    /// How long a member may take for an operation.
+    /// Timeout of a member.
     pub timeout: Option<Nanos>,
-    /// How often a refused write is tried again.
+    /// Attempts to repeat a refused write.
     pub rewrites: u32,
-    /// How long a spare leaves a lost member the time to come back.
+    /// Time that a spare leaves a lost member to come back.
     pub spare_delay: Nanos,
-    /// Disks that the array is not made with.
+    /// Number of disks that are no part of the array at first.
     pub extra: usize,
 }
 
 impl Scenario {
-    /// Its scenario with losses, refusals and unreadable data alone, as all seeds
-    /// were once.
+    /// The scenario of `seed` with losses, refusals and unreadable data alone, as all seeds were
+    /// once.
     pub fn plain(seed: u64) -> Scenario {
         let rng = &mut Rng::fork(seed, 1);
         let (level, members) = match rng.below(16) {

@@ -1,8 +1,8 @@
 //! Legs of a mirror that part: some are lost, the others go on; the lost ones are
 //! started alone, by force; then all are there.
 //!
-//! There are two histories then. What was acknowledged in either must not vanish
-//! unless somebody says so: a start with all legs is refused, and names both sides.
+//! There are two histories then. Writes acknowledged in either must not vanish unless an
+//! administrator chooses so: a start with all legs is refused, and names both sides.
 
 use super::between::count;
 use super::chaos::Chaos;
@@ -20,21 +20,21 @@ use sim::{Domain, Point, PowerCut, Rng, Sim, SimDriver};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// One side: its legs, and what they may return.
+/// One side: its legs, and their history.
 struct Side {
     units: Vec<usize>,
     history: RefCell<Model>,
 }
 
-/// How the run goes on.
+/// The state of the run.
 struct Parting {
     outside: Rc<Outside>,
-    /// The legs that go on when the others are lost, and those.
+    /// The legs that go on when the others are lost, and the lost legs.
     sides: [Side; 2],
     rng: RefCell<Rng>,
-    /// The lost legs were started, or somebody tried.
+    /// An administrator started the lost legs by force, or tried.
     forced: Cell<bool>,
-    /// What they acknowledged then.
+    /// Writes that the lost legs acknowledged then.
     acked: Cell<u64>,
 }
 
@@ -42,7 +42,7 @@ struct Parting {
 fn lost(outside: &Outside, rng: &mut Rng) -> Vec<usize> {
     let members = outside.scenario.members;
     match outside.scenario.level {
-        // Copies lie on neighbours, whose number is even.
+        // Copies lie on neighbours, and the number of legs is even.
         Level::Raid10 => {
             let first = rng.below(2) as usize;
             (0..members).filter(|role| role % 2 == first).collect()
@@ -56,7 +56,7 @@ fn lost(outside: &Outside, rng: &mut Rng) -> Vec<usize> {
     }
 }
 
-/// Lets the legs part and meet again. How many faults struck, as of a life.
+/// Lets the legs part and meet again. Returns the number of faults that struck, as of a life.
 pub(super) fn part(sim: &mut Sim, outside: &Rc<Outside>) -> (bool, usize) {
     let mut rng = Rng::fork(outside.scenario.seed, 65);
     let behind = lost(outside, &mut rng);
@@ -91,8 +91,8 @@ pub(super) fn part(sim: &mut Sim, outside: &Rc<Outside>) -> (bool, usize) {
 }
 
 impl Parting {
-    /// One boot, with the legs of `sides` alone, and perhaps a loss of power after so
-    /// many steps.
+    /// Runs one boot, with the legs of `sides` alone, and possibly a loss of power after `cut`
+    /// steps.
     fn run<F: Future<Output = ()> + 'static>(
         self: &Rc<Self>,
         sim: &mut Sim,
@@ -141,7 +141,7 @@ impl Parting {
                 outside.meet(Class::ForcedCut);
             }
         }
-        // With all legs there, it is the history of those that continued.
+        // With all legs there, the history is that of the legs that continued.
         let followed = if sides.len() == 1 { sides[0] } else { 0 };
         let now = outside.model.borrow().clone();
         self.sides[followed].history.replace(now);
@@ -155,7 +155,7 @@ impl Parting {
         &self.sides[side].units
     }
 
-    /// From now on the array is to return what `side` may.
+    /// From now on the array is to return the history of `side`.
     fn follow(&self, side: usize) {
         let history = self.sides[side].history.borrow().clone();
         self.outside.model.replace(history);
@@ -224,7 +224,8 @@ impl Parting {
         self.end(&life).await;
     }
 
-    /// The stale legs alone: nobody says that the others are lost.
+    /// Starts the stale legs alone, though no administrator declares the others lost: the array has
+    /// to refuse.
     async fn start_stale(self: Rc<Self>, local: Local<SimDriver>) {
         self.follow(1);
         match begin(&self.outside, &local, self.units(1), false).await {
@@ -235,7 +236,7 @@ impl Parting {
         }
     }
 
-    /// The stale legs alone, by force.
+    /// Starts the stale legs alone, by force.
     async fn force(self: Rc<Self>, local: Local<SimDriver>) {
         self.follow(1);
         self.forced.set(true);
@@ -251,7 +252,7 @@ impl Parting {
         self.end(&life).await;
     }
 
-    /// The legs that continued do so again.
+    /// Runs the legs that continued once more.
     async fn go_on(self: Rc<Self>, local: Local<SimDriver>) {
         self.follow(0);
         let Some(life) = self.begin(&local, 3, 0, false).await else {
@@ -261,7 +262,7 @@ impl Parting {
         self.end(&life).await;
     }
 
-    /// All are there.
+    /// Starts the array with all legs there.
     async fn meet(self: Rc<Self>, local: Local<SimDriver>) {
         let mut all: Vec<usize> = (0..self.outside.units.len()).collect();
         self.rng.borrow_mut().shuffle(&mut all);
@@ -291,7 +292,7 @@ impl Parting {
         }
     }
 
-    /// Somebody chooses a side; the other is overwritten.
+    /// Starts the side that an administrator chooses; the other is overwritten.
     async fn choose(&self, local: &Local<SimDriver>) {
         let chosen = self.rng.borrow_mut().below(2) as usize;
         self.follow(chosen);
@@ -310,7 +311,7 @@ impl Parting {
     }
 }
 
-/// Leaves nothing that shows whose member a device was.
+/// Leaves nothing that shows the array a device belonged to.
 async fn wipe(device: &BoxDevice) -> block::IoResult {
     device.zero(Extent::new(Lba(0), Sectors(32))).await?;
     device.flush().await

@@ -1,4 +1,4 @@
-//! Starting an array, and which starts may fail: none, but for those in which what
+//! Starts an array, and decides which starts may fail. Only a start may fail in which a member that
 //! cannot be read or written could have carried the array on without the others.
 
 use super::life::Outside;
@@ -12,7 +12,7 @@ use sim::{Rng, SimDriver};
 
 /// No start takes longer, whatever a member does not answer.
 const START_MAX: Nanos = Nanos::from_secs(100);
-/// How often a start is tried whose members cannot be read now and then.
+/// Attempts to start an array with members that cannot be read now and then.
 const TRIES: u32 = 10;
 
 /// Assembles the array from `units`. Those that belong to no array are left out,
@@ -59,14 +59,14 @@ async fn assemble_soon(
     })
 }
 
-/// The array of life `number`; `None` if that is over, for better or worse.
+/// Starts the array of life `number`. Returns `None` if the life is over, with a violation or not.
 pub(super) async fn start(
     outside: &Outside,
     local: &Local<SimDriver>,
     number: u64,
 ) -> Option<Array> {
     let env = local.env();
-    // What is unplugged, or gets power again, does so now.
+    // Changes of plugs and power take effect now.
     env.timer.sleep(Nanos(1)).await;
     let mut order: Vec<usize> = (0..outside.units.len()).collect();
     outside.rng.borrow_mut().shuffle(&mut order);
@@ -83,7 +83,7 @@ pub(super) async fn start(
     let could = sure && outside.scenario.level.is_redundant();
     let refused = arm(outside, number);
     if outside.refusals.is_armed() {
-        // Whatever becomes of this start, a member may be left behind by it.
+        // Whatever the outcome of this start, the start may evict a member.
         outside.sound.set(false);
     }
     let mut array = begin(outside, local, &order, degraded).await;
@@ -103,9 +103,9 @@ pub(super) async fn start(
         if outside.scenario.trouble == Trouble::Hangs {
             outside.release_present();
         }
-        // What is known to be of no use may be left out by hand.
+        // An administrator may leave out a member that is known to be of no use.
         degraded |= outside.is_mirror() && is_known(outside);
-        // A journal that cannot be read, without a member: what it spoke of may be lost.
+        // A journal cannot be read and a member is missing: the data of its entries may be lost.
         degraded |= outside.scenario.level == Level::Raid5 && !sure;
         array = begin(outside, local, &order, degraded).await;
     }
@@ -127,8 +127,8 @@ pub(super) async fn start(
     }
 }
 
-/// Perhaps has a member refuse writes while the array starts; how many have been
-/// refused before.
+/// Possibly has a member refuse writes while the array starts. Returns the number of writes that
+/// were refused before.
 fn arm(outside: &Outside, number: u64) -> u64 {
     let mut refusing = Rng::fork(outside.scenario.seed, 800 + number);
     let refused = outside.refusals.count.get();
@@ -141,13 +141,13 @@ fn arm(outside: &Outside, number: u64) -> u64 {
     refused
 }
 
-/// Whether a start may fail and the next one succeed: metadata cannot be read now and
-/// then, of a member that is needed or that could have diverged.
+/// True if a start may fail and the next one succeed: metadata cannot be read now and then, of a
+/// member that is needed or that could have diverged.
 fn may_fail(outside: &Outside) -> bool {
     let needed = outside.is_mirror() || !outside.sound.get();
     match outside.scenario.trouble {
         Trouble::Metadata => needed,
-        // A second member does not answer, or the only one that there is.
+        // A second member does not answer, or the only one.
         Trouble::Hangs => needed || !outside.scenario.level.is_redundant(),
         Trouble::Spoils => !outside.sound.get(),
         Trouble::Rots | Trouble::Reshapes | Trouble::Images => outside.is_mirror(),
@@ -156,17 +156,17 @@ fn may_fail(outside: &Outside) -> bool {
     }
 }
 
-/// Whether it is known that nothing newer is on a member that is of no use.
+/// True if a member of no use is known to hold no newer data.
 fn is_known(outside: &Outside) -> bool {
     outside.rotten.get() || outside.reshaped.get().is_some()
 }
 
-/// Whether nothing can start as things are: a level that needs every member lacks one.
+/// True if nothing can start as things are: a level that needs every member lacks one.
 fn is_lost(outside: &Outside) -> bool {
     outside.reshaped.get().is_some() && !outside.scenario.level.is_redundant()
 }
 
-/// What a member that is missing held is guessed by a start that was confirmed although a
+/// Marks the data of a missing member as guessed, after a start that was confirmed although a
 /// journal cannot be read.
 fn guess(outside: &Outside, array: &Array) {
     let unknown = |event: &raid::Event| event.what.contains("check what was written last");
@@ -184,7 +184,7 @@ fn guess(outside: &Outside, array: &Array) {
         .guess(outside.stripe.get(), is_lost);
 }
 
-/// What a start reports of the life before.
+/// Checks the start's report of the life before.
 fn check(outside: &Outside, array: &Array, rested: bool, idled: bool) {
     let events = array.events().0;
     let replayed = events
@@ -193,7 +193,7 @@ fn check(outside: &Outside, array: &Array, rested: bool, idled: bool) {
     if replayed {
         outside.meet(Class::Replay);
     }
-    // What a member did not give or take at this start has to be written to it again.
+    // Reads or writes of a member that failed at this start have to be written to the member again.
     let heard = !matches!(outside.scenario.trouble, Trouble::Metadata | Trouble::Hangs);
     let calm = outside.dead.borrow().is_empty() && !outside.rotten.take() && heard;
     if !calm || !outside.scenario.level.is_redundant() || !(rested || idled) {

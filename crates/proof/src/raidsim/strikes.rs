@@ -1,5 +1,5 @@
-//! What the troublemaker does in scenarios of one kind: hangs, replaces, loses
-//! several members, or gives one back while a spare takes its place.
+//! The troublemaker's work in scenarios of one kind: members that hang, are replaced, are lost
+//! together, or return while a spare takes their place.
 
 use super::between::blank;
 use super::chaos::{Chaos, LOOK};
@@ -10,7 +10,7 @@ use block::{Kind, Nanos};
 use raid::MemberState;
 
 impl Chaos {
-    /// Does what belongs to the trouble of this scenario; whether it did anything.
+    /// Does the work of this scenario's trouble. Returns true if there was any.
     pub(super) async fn strike(&mut self) -> bool {
         let trouble = self.life.scenario.trouble;
         if trouble == Trouble::None || !self.striking.chance(0.6) {
@@ -37,14 +37,14 @@ impl Chaos {
         self.life.dead.borrow().is_empty() && self.life.array.is_settled()
     }
 
-    /// Has a member not answer for a while, or gives those back that did not.
+    /// Has a member not answer for a while, or gives evicted members back.
     async fn hang(&mut self) -> bool {
         let lost = |m: &raid::MemberReport| m.state.is_failed();
         if self.life.array.report().members.iter().any(lost) {
             return self.give_late().await;
         }
         if !self.is_calm() {
-            // While one is filled another may not answer, without which nothing goes on.
+            // While one member is filled, another that the array needs may not answer.
             self.life.release_present();
             return false;
         }
@@ -72,7 +72,7 @@ impl Chaos {
         true
     }
 
-    /// Gives back what was left behind, while what it did not do may still be done.
+    /// Gives evicted members back, while their unfinished writes may still land.
     async fn give_late(&mut self) -> bool {
         let calm = self.life.dead.borrow().is_empty();
         let life = self.life.clone();
@@ -114,7 +114,7 @@ impl Chaos {
         match self.life.array.replace(role, candidate, fresh, true).await {
             Ok(()) if lost => self.life.meet(Class::ReplaceLost),
             Ok(()) => self.life.meet(Class::ReplaceSound),
-            // Another has the role by then, or it is needed where it is.
+            // Another unit has the role by then, or the unit is needed elsewhere.
             Err(error) if matches!(error.kind(), Kind::Busy | Kind::Invalid) => {}
             Err(error) => {
                 let what = format!("disk {unit} cannot take role {role}: {error}");
@@ -124,7 +124,7 @@ impl Chaos {
         true
     }
 
-    /// Unplugs several members at once: the array goes on if it can, else it stops.
+    /// Unplugs several members at once: the array goes on if possible, and else stops.
     async fn lose_several(&mut self) -> bool {
         if !self.is_calm() || self.falls > 0 {
             return false;
@@ -155,7 +155,7 @@ impl Chaos {
         true
     }
 
-    /// Unplugs one disk of an array that is a member, and can do without it.
+    /// Unplugs one disk of a member that is an array and can do without the disk.
     async fn lose_within(&mut self) -> bool {
         let unit = self.any_unit();
         let Some(array) = self.life.outside.inner(unit) else {
@@ -202,8 +202,8 @@ impl Chaos {
         }
     }
 
-    /// Unplugs a member and gives it back at about the time at which a spare is
-    /// activated for it.
+    /// Unplugs a member, and gives the member back at about the time at which a spare is activated
+    /// in its place.
     async fn race(&mut self) -> bool {
         let waiting = !self.life.array.report().spares.is_empty();
         if !waiting || !self.is_calm() {
@@ -254,13 +254,13 @@ impl Chaos {
         if self.life.member(unit).is_some_and(left) {
             self.life.meet(Class::ForgotRead);
         }
-        // Nobody else is lost before whoever flushes has seen it.
+        // No other member is lost before a flush has seen the loss.
         client::flush(&self.life).await;
         true
     }
 
-    /// Unplugs a member, which returns with what it held some time ago, with nothing, or with what
-    /// another member holds.
+    /// Unplugs a member that returns with its bytes of some time ago, with nothing, or with the
+    /// bytes of another member.
     async fn return_changed(&mut self) -> bool {
         if !self.is_calm() {
             return false;
@@ -292,7 +292,7 @@ impl Chaos {
         true
     }
 
-    /// Gives `unit` back with what another member holds, which has to be refused.
+    /// Gives `unit` back with the bytes of another member, which has to be refused.
     async fn refuse_copy(&mut self, unit: usize) {
         let members = 0..self.life.units.len();
         let serves = |other: &usize| {

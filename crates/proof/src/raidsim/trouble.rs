@@ -1,7 +1,6 @@
-//! What else may go wrong: one kind of trouble a scenario, beside the losses of
-//! members and power that most have.
+//! One kind of trouble a scenario, beside the losses of members and power that most scenarios have.
 //!
-//! Not here: what it does to a life (`chaos`, `strikes`, `between`, `split`).
+//! Not here: the effects of the trouble on a life (`chaos`, `strikes`, `between`, `split`).
 
 pub use super::kind::Trouble;
 
@@ -12,15 +11,16 @@ use sim::{Effect, Ops, Plan, Rng, Rule, When};
 
 /// Draws whether clients discard.
 const DISCARDS: u64 = 908;
-/// Where superblocks end.
+/// The end of superblocks.
 const SUPERBLOCKS: Sectors = Sectors(16);
-/// Where an array of two copies of its superblock has its write-intent bitmap.
+/// The place of the write-intent bitmap, after two copies of the superblock.
 const BITMAP: Extent = Extent {
     start: Lba(16),
     len: Sectors(8),
 };
 
-/// Gives `scenario` the trouble of its seed, and takes away what does not go with it.
+/// Gives `scenario` the trouble of its seed, and takes away the parts that conflict with the
+/// trouble.
 pub(super) fn add_to(scenario: &mut Scenario) {
     let trouble = Trouble::of(scenario.seed);
     if trouble.needs_redundancy() && !scenario.level.is_redundant() {
@@ -39,7 +39,8 @@ pub(super) fn add_to(scenario: &mut Scenario) {
     match trouble {
         Trouble::Hangs => {
             scenario.timeout = Some(Nanos::from_millis(rng.between(20, 100)));
-            // What hangs is lost without being unplugged; two lost at once are one too many.
+            // A hung member is lost without being unplugged; two members lost at once are one too
+            // many.
             scenario.losses = false;
         }
         Trouble::Replaces | Trouble::Forgets => {
@@ -50,7 +51,7 @@ pub(super) fn add_to(scenario: &mut Scenario) {
         Trouble::Splits => {
             scenario.spares = 0;
             scenario.slow = true;
-            // No boot of it is cut short but where that is wanted.
+            // Boots are cut short only on purpose.
             scenario.lives = 1;
             scenario.operations = rng.between(5, 60);
             match scenario.level {
@@ -90,7 +91,7 @@ pub(super) fn add_to(scenario: &mut Scenario) {
     }
 }
 
-/// The disk that trouble of one disk is about.
+/// The disk of the troubles of one disk.
 pub(super) fn victim(scenario: &Scenario) -> usize {
     Rng::fork(scenario.seed, 61).below(scenario.members as u64) as usize
 }
@@ -111,7 +112,7 @@ pub(super) fn metadata(rng: &mut Rng, data_at: u64) -> Extent {
     }
 }
 
-/// What the trouble of `scenario` adds to the plan of a life.
+/// Adds the trouble of `scenario` to the plan of a life.
 pub(super) fn plan(
     scenario: &Scenario,
     life: u64,

@@ -6,8 +6,8 @@ use raid::Level;
 /// A member to be.
 #[derive(Clone, Debug)]
 pub(crate) struct Unit {
-    /// Its disks: one, or those of the array that it is.
+    /// Its disks: one, or those of the nested array.
     pub(crate) targets: Vec<TargetId>,
-    /// Of an array.
+    /// The level of a nested array.
     pub(crate) level: Option<Level>,
 }

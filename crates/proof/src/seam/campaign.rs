@@ -11,7 +11,7 @@ use sim::{
 };
 use std::collections::BTreeMap;
 
-/// What many seeds did and found.
+/// The outcome of many seeds.
 #[derive(Default, Debug)]
 pub struct Report {
     /// Seeds run.
@@ -20,7 +20,7 @@ pub struct Report {
     pub boots: u64,
     /// Requests answered.
     pub answered: u64,
-    /// Of those, by an error.
+    /// Requests answered by an error.
     pub failed: u64,
     /// Faults that struck, by class.
     pub faults: BTreeMap<Class, u64>,
@@ -28,17 +28,17 @@ pub struct Report {
     pub violations: Vec<(u64, String)>,
 }
 
-/// What one seed did and found.
+/// The outcome of one seed.
 pub struct SeedReport {
-    /// The hash of everything that happened.
+    /// The hash of all events.
     pub trace_hash: u64,
-    /// What was recorded over all boots.
+    /// The record of all boots.
     pub record: Record,
     /// Starts of the program.
     pub boots: u64,
     /// Faults that struck, by class.
     pub faults: BTreeMap<Class, u64>,
-    /// How each boot ended, and what struck before it did.
+    /// The end of each boot, and the faults that struck before the end.
     pub story: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ pub fn run_seed(seed: u64, sabotage: Sabotage) -> SeedReport {
     let (mut story, mut reported) = (Vec::new(), 0);
     for boot in 0..boots {
         let last = boot == boots - 1;
-        // One leg a boot may fail; what failed before is back, to be copied.
+        // One leg a boot may fail. A leg that failed before is back, to be copied to.
         let victim = rng.usize(0..2);
         for leg in targets.legs {
             sim.world().control().revive(leg);

@@ -30,7 +30,7 @@ impl<D: Driver> Client<D> {
         });
         let reader = client.clone();
         local.env().spawn.spawn(async move {
-            // Either way no more answers come: whoever waits gets an error.
+            // In either case no more answers come: each waiting request gets an error.
             let _ = reader.receive().await;
             reader.waiting.borrow_mut().clear();
         });
@@ -47,7 +47,7 @@ impl<D: Driver> Client<D> {
             };
             let waiter = self.waiting.borrow_mut().remove(&reply.tag);
             let unasked = || IoError::new(Kind::Stream, "an answer nobody asked for");
-            // The asker may have gone.
+            // The requester may have gone.
             let _ = waiter
                 .ok_or_else(unasked)?
                 .send((reply.status, data.map(|b| b.share())));

@@ -1,12 +1,12 @@
-//! A two-leg mirror, as small as it can be and still survive.
+//! A two-leg mirror, as small as a mirror can be and still survive.
 //!
-//! The first 4 KiB of each leg hold its mark. A leg is left behind by raising
-//! the other's epoch and marking it sole, durably, before any write is
-//! acknowledged without it.
+//! The first 4 KiB of each leg hold its mark. A leg is evicted by raising the other leg's epoch and
+//! marking the other leg sole, durably, before any write is acknowledged without the evicted leg.
+//!
 //! Invariants:
-//!     a leg is read ⟹ it holds every acknowledged write
-//!     epoch(a) > epoch(b) ⟹ b is stale, and is copied from a before it serves
-//!     a leg starts without the other ⟹ it is marked sole
+//!     a leg is read ⟹ the leg holds every acknowledged write
+//!     epoch(a) > epoch(b) ⟹ b is stale, and is copied from a before b serves
+//!     a leg starts without the other ⟹ the leg is marked sole
 //!
 //! Not here: a write-intent bitmap. Every start copies the first leg to the
 //! second, for unflushed writes may have reached either.
@@ -19,15 +19,16 @@ use block::{
 use std::cell::Cell;
 
 const HEAD: Sectors = Sectors(8);
-/// A copy that gives up leaves a single leg, so it bears with passing errors.
+/// Repetitions of a failed read of a copy. A failed copy leaves a single leg, so a copy tolerates
+/// passing errors.
 const COPY_RETRIES: u32 = 6;
 const MAGIC: u64 = 0x6873_6d69_7272_6f72;
 
-/// What a leg says of itself.
+/// A leg's metadata.
 #[derive(Clone, Copy, Default)]
 struct Mark {
     epoch: u64,
-    /// The other leg was left behind.
+    /// The other leg was evicted.
     sole: bool,
 }
 
@@ -109,11 +110,12 @@ impl<D: Device> Mirror<D> {
         self.legs[leg].write(Lba::ZERO, buf.share(), Fua::Yes).await
     }
 
-    /// Copies every block from `source`. A block that it cannot read comes from
-    /// the other leg, unless that one is `stale`. The error is the leg that has all of it then.
+    /// Copies every block from `source`. A block that cannot be read there comes from the other
+    /// leg, unless the other leg is `stale`. The error is the number of the leg that then has all
+    /// blocks.
     async fn copy(&self, source: usize, stale: bool) -> Result<(), usize> {
         let other = 1 - source;
-        // Two that are marked sole would each start without the other.
+        // Two legs marked sole would each start without the other.
         self.write_mark(source, false).await.map_err(|_| source)?;
         self.copy_blocks(source, stale).await.map_err(|_| source)?;
         self.legs[other].flush().await.map_err(|_| source)?;
@@ -142,14 +144,14 @@ impl<D: Device> Mirror<D> {
                     result?;
                     self.legs[source].write(at, buf.share(), Fua::No).await?;
                 }
-                // The block is lost; reads of it fail on either leg.
+                // The block is lost: reads of the block fail on either leg.
                 Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
-    /// Leaves `leg` behind: once this returns, no restart takes it for current.
+    /// Evicts `leg`: once this returns, no restart takes the leg for current.
     async fn demote(&self, leg: usize) -> IoResult {
         let _one_at_a_time = self.demoting.lock().await;
         if !self.live[leg].get() {
@@ -167,7 +169,7 @@ impl<D: Device> Mirror<D> {
         result
     }
 
-    /// What both legs answered to a write or flush.
+    /// Combines the answers of both legs to a write or flush.
     async fn settle(&self, results: [Option<IoResult>; 2]) -> IoResult {
         for (leg, result) in results.iter().enumerate() {
             if let Some(Err(_)) = result
@@ -176,11 +178,11 @@ impl<D: Device> Mirror<D> {
                 self.demote(leg).await?;
             }
         }
-        // One that is being left behind is so durably before anything counts without it.
+        // A leg that is being evicted is evicted durably before any write counts without that leg.
         if !self.live.iter().all(Cell::get) {
             drop(self.demoting.lock().await);
         }
-        // A leg left behind by others in the meantime no longer counts.
+        // A leg evicted by others in the meantime no longer counts.
         let counts = |leg: usize| self.live[leg].get() && matches!(results[leg], Some(Ok(())));
         if counts(0) || counts(1) || self.sabotage == Sabotage::IgnoreError {
             Ok(())

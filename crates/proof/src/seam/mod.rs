@@ -1,10 +1,9 @@
 //! The proof of the seam: one program, run on every driver from one source.
 //!
-//! A minimal block server on a stream, in front of a two-leg mirror, in front
-//! of two disks, over two shards; clients that overlap, force, flush and
-//! abandon; a device lost midway; power cuts. [`oracle`] judges every byte read
-//! and shares no code with what it judges. [`Sabotage`] takes out one flush,
-//! one lock or one error check, which the campaign must notice.
+//! A minimal block server on a stream, in front of a two-leg mirror, in front of two disks, over
+//! two shards; clients that overlap, force, flush and abandon; a device lost midway; power cuts.
+//! [`oracle`] judges every byte read and shares no code with the layers under test. [`Sabotage`]
+//! takes out one flush, one lock or one error check, which the campaign must notice.
 
 pub mod campaign;
 mod client;

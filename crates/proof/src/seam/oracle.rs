@@ -1,20 +1,21 @@
-//! What a disk may answer: an independent model of one device that many
-//! clients use at once and whose power is cut.
+//! The answers that a disk may give: an independent model of one device with many clients at once,
+//! and with power cuts.
 //!
-//! Every write carries a number, stamped into each sector it covers. For each
-//! sector the oracle keeps the writes that may have reached it, as intervals of
-//! a logical clock, and allows a read exactly these:
+//! Every write carries a number, stamped into each sector of the write. For each sector the oracle
+//! keeps the writes that may have reached the sector, as intervals of a logical clock. A read may
+//! return exactly these:
 //!     a write that began before the read ended, unless another acknowledged
-//!     write lies wholly between the two, or an earlier read already saw past it
-//! After a power cut: a write that no durable write wholly follows. Sectors are
-//! judged one by one, so torn and reordered writes are allowed where a disk may
-//! tear and reorder them, and nowhere else.
+//!     write lies wholly between the two, or an earlier read already saw past the write
+//!
+//! After a power cut: a write that no durable write wholly follows. Sectors are judged one by one.
+//! So torn and reordered writes are allowed where a disk may tear and reorder them, and nowhere
+//! else.
 //!
 //! Not here: any code of the layers under test, and anything about time.
 
 use std::ops::Range;
 
-/// What a sector reads as: the number of the write it holds; 0 is zeroes.
+/// The number of the write that a sector holds; 0 is zeroes.
 pub type Stamp = u64;
 
 /// Bytes in a sector.
@@ -30,8 +31,7 @@ pub fn stamp(bytes: &mut [u8], first_sector: u64, stamp: Stamp) {
     }
 }
 
-/// The stamp of one sector's bytes; an error if they are no stamp at all, or
-/// another sector's.
+/// The stamp of one sector's bytes; an error for bytes without a stamp, or with another sector's.
 pub fn unstamp(bytes: &[u8], sector: u64) -> Result<Stamp, String> {
     let word = |i: usize| u64::from_le_bytes(bytes[i * 8..i * 8 + 8].try_into().expect("8 bytes"));
     let stamp = word(0);
@@ -50,21 +50,21 @@ pub fn unstamp(bytes: &[u8], sector: u64) -> Result<Stamp, String> {
 #[derive(Clone, Debug)]
 struct Write {
     number: u64,
-    /// What a sector reads as if it holds this write: its number, or 0.
+    /// The stamp of a sector that holds this write: the write's number, or 0.
     stamp: Stamp,
     begin: u64,
-    /// Nothing of it lands on the disk after this.
+    /// No part of the write lands on the disk after this.
     end: u64,
     acknowledged: bool,
     durable: bool,
-    /// It survived a power cut as one of several possibilities.
+    /// The write survived a power cut as one of several possibilities.
     recovered: bool,
 }
 
 #[derive(Clone, Default)]
 struct Sector {
     writes: Vec<Write>,
-    /// Reads: when they began and ended, and the number of the write they saw.
+    /// Reads: their begins and ends, and the number of the write that each saw.
     reads: Vec<(u64, u64, u64)>,
 }
 
@@ -75,16 +75,16 @@ pub struct Ticket {
     sectors: Range<u64>,
 }
 
-/// How a write ended.
+/// The end of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     /// Acknowledged.
     Done,
     /// Acknowledged as durable.
     Durable,
-    /// Failed or abandoned: it took effect by now, or as if by now, or never.
+    /// Failed or abandoned: the write took effect by now, or as if by now, or never.
     Unknown,
-    /// The answer was lost: it may take effect at any later time.
+    /// The answer was lost: the write may take effect at any later time.
     Lost,
 }
 
@@ -121,8 +121,8 @@ impl Oracle {
         self.clock
     }
 
-    /// A write of `sectors`, numbered by the caller, is about to be sent. It is
-    /// to be filled by [`stamp`] with the stamp returned: 0 for zeroes.
+    /// A write of `sectors`, numbered by the caller, is about to be sent. [`stamp`] is to fill the
+    /// write with the returned stamp: 0 for zeroes.
     pub fn begin_write(&mut self, sectors: Range<u64>, number: u64, zero: bool) -> (Ticket, Stamp) {
         let begin = self.tick();
         let stamp = if zero { 0 } else { number };
@@ -140,7 +140,7 @@ impl Oracle {
         (Ticket { number, sectors }, stamp)
     }
 
-    /// The answer to a write has come, or will not.
+    /// The answer to a write has come, or will never come.
     pub fn end_write(&mut self, ticket: Ticket, end: End) {
         let now = self.tick();
         for sector in ticket.sectors {
@@ -186,7 +186,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// The power was cut: what is not durable may be lost, in any combination.
+    /// The power was cut: writes that are not durable may be lost, in any combination.
     pub fn power_cut(&mut self) {
         let now = self.tick();
         for sector in &mut self.sectors {
@@ -236,7 +236,7 @@ impl Sector {
             }
             true
         };
-        // Several writes of zeroes look the same; any one that fits will do.
+        // Several writes of zeroes look the same; any one that is allowed will do.
         let fits: Vec<usize> = (0..self.writes.len())
             .filter(|&i| self.writes[i].stamp == seen && self.writes[i].begin < end)
             .filter(|&i| allowed(&self.writes[i], &mut why))
@@ -249,7 +249,7 @@ impl Sector {
         }
         let number = self.writes[last].number;
         if self.writes[last].recovered {
-            // Recovery settles each sector before it serves.
+            // Recovery settles each sector before serving.
             self.writes.retain(|w| !w.recovered || w.number == number);
         }
         self.reads.push((begin, end, number));

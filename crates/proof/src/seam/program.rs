@@ -1,7 +1,7 @@
-//! The program itself: what each shard does, on any driver.
+//! The program itself: the work of each shard, on any driver.
 //!
-//! Shard 1 owns the disks and the mirror; shard 0 serves connections and runs
-//! the clients, which report all they do to the oracle.
+//! Shard 1 owns the disks and the mirror. Shard 0 serves connections and runs the clients, which
+//! report all their operations to the oracle.
 
 use super::Sabotage;
 use super::client::Client;
@@ -21,7 +21,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// How many shards the program runs on.
+/// Number of shards of the program.
 pub const SHARDS: u32 = 2;
 const FRONT: ShardId = ShardId(0);
 const BACK: ShardId = ShardId(1);
@@ -41,23 +41,23 @@ struct Step {
     sectors: Range<u64>,
 }
 
-/// What to run.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Makes the scripts.
+    /// The seed of the scripts.
     pub seed: u64,
-    /// Which run on the same disks this is; numbers of writes differ by it.
+    /// The number of this run on the same disks; numbers of writes differ by the run.
     pub boot: u64,
     /// Requests of each of the two clients.
     pub steps: usize,
     /// Requests that a client has in flight.
     pub window: usize,
-    /// Both clients use all sectors; else each its half, with one answer
-    /// possible to every request.
+    /// Both clients use all sectors. Otherwise each client uses its own half, and every request has
+    /// one possible answer.
     pub contended: bool,
     /// Take the second disk away halfway.
     pub lose: bool,
-    /// What to do wrong.
+    /// The fault to commit on purpose.
     pub sabotage: Sabotage,
 }
 
@@ -68,21 +68,21 @@ pub struct Targets {
     pub legs: [TargetId; 2],
     /// The server's listener.
     pub listener: TargetId,
-    /// Where it listens.
+    /// The address of the listener.
     pub address: Address,
 }
 
-/// What a run left behind. Outlives power cuts.
+/// The record of a run, which outlives power cuts.
 pub struct Record {
     /// Judges every answer.
     pub oracle: Oracle,
-    /// What the oracle or the program found wrong.
+    /// The violations that the oracle or the program found.
     pub violations: Vec<String>,
-    /// Of each client: how each request ended, and a digest of what it read.
+    /// Of each client: the end of each request, and a digest of the bytes read.
     pub answers: [Vec<(String, u64)>; 2],
-    /// Requests answered, and those answered by an error.
+    /// Requests answered, those that failed included.
     pub answered: u64,
-    /// Of those, how many failed.
+    /// Requests answered by an error.
     pub failed: u64,
     /// The clients came to the end of their scripts.
     pub finished: bool,
@@ -101,7 +101,7 @@ impl Default for Record {
     }
 }
 
-/// The record as the shards share it.
+/// The record, shared by the shards.
 pub type SharedRecord = Arc<Mutex<Record>>;
 
 /// Runs the program once on `host`.
@@ -123,7 +123,7 @@ pub fn run<H: Host>(host: &mut H, scenario: &Scenario, targets: &Targets, record
 /// Ends the device's shard when sent to.
 struct Stop(Cell<Option<oneshot::Sender<()>>>);
 
-/// Set once the mirror serves or cannot.
+/// Set once the mirror serves, or cannot serve.
 struct Ready(bool);
 
 async fn back<D: Driver>(
@@ -160,10 +160,10 @@ async fn back<D: Driver>(
         }
     };
     local.put(Rc::new(Ready(serves)));
-    // A front that ended without a word ends this shard too.
+    // A front that ended without a message ends this shard too.
     let _ = stopped.await;
-    // An orderly end leaves no leg behind unnoticed: one that lost its cache
-    // fails here and is marked, or else the next start would copy from it.
+    // An orderly end evicts a leg with a lost cache: the flush fails and the other leg is marked.
+    // Otherwise the next start would copy from the leg that lost its cache.
     if let Some(export) = local.get::<Export<D>>() {
         export.gate.drain().await;
         let _ = export.gate.flush().await;

@@ -67,7 +67,7 @@ impl<D: Device> Device for Losable<D> {
     }
 }
 
-/// What the device's shard keeps for the requests that come to it.
+/// The state of the device's shard, for requests to the device.
 pub(crate) struct Export<D: Driver> {
     pub(crate) gate: Gate<Mirror<Losable<shard::Disk<D>>>>,
     pub(crate) second_lost: Rc<Cell<bool>>,

@@ -9,7 +9,7 @@ use block::{Buf, IoError, IoResult, Kind, Pool, Stream};
 pub(crate) const REQUEST_BYTES: usize = 32;
 pub(crate) const REPLY_BYTES: usize = 16;
 
-/// What a client asks for.
+/// The operation of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ask {
     Read,
@@ -33,7 +33,7 @@ pub(crate) struct Request {
     pub(crate) len: u32,
 }
 
-/// How a request ended.
+/// The end of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(crate) enum Status {

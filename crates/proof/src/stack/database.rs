@@ -1,8 +1,7 @@
-//! PostgreSQL in a directory, and transactions of which it is known which were
-//! committed.
+//! PostgreSQL in a directory, and transactions with known commits.
 //!
-//! Each transaction adds one to an account and a row to the history, so that the
-//! sum of the accounts is the number of rows whatever was cut off.
+//! Each transaction adds one to an account and a row to the history. So the sum of the accounts is
+//! the number of rows, whatever was cut off.
 
 use super::host::postgresql;
 use std::collections::BTreeSet;
@@ -52,7 +51,7 @@ fn psql(sockets: &Path) -> Command {
     command
 }
 
-/// Makes a database in `data` with empty tables; the server does not run after.
+/// Makes a database in `data` with empty tables. The server does not run afterwards.
 pub(super) fn create(data: &Path, sockets: &Path) -> Result<(), String> {
     let text = |error: std::io::Error| error.to_string();
     std::fs::create_dir_all(data).map_err(text)?;
@@ -89,10 +88,10 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts a server and waits until it has recovered.
+    /// Starts a server and waits until the server has recovered.
     pub(super) fn start(data: &Path, sockets: &Path) -> Result<Server, String> {
         let log = sockets.join("log");
-        // It names a process of before the cut, which another may be called now.
+        // The file names a process of before the cut. Another process may have that number now.
         let _ = std::fs::remove_file(data.join("postmaster.pid"));
         let mut start = as_postgres(&postgresql()?.join("pg_ctl"));
         start
@@ -100,7 +99,7 @@ impl Server {
             .arg(data);
         start.arg("-l").arg(&log);
         start.arg("-o").arg(format!("-k {}", sockets.display()));
-        // The server keeps what it inherits open.
+        // The server keeps inherited files open.
         start.stdout(Stdio::null()).stderr(Stdio::null());
         let status = start.status().map_err(|error| error.to_string())?;
         if !status.success() {
@@ -131,7 +130,7 @@ impl Server {
         run(self.pgbench()?.args(["-i", "-q", "-s", &scale])).map(drop)
     }
 
-    /// Runs pgbench's own transactions for a while; what it prints.
+    /// Runs pgbench's own transactions for a while. Returns the output.
     pub(super) fn bench(&self, clients: u32, seconds: u64) -> Result<String, String> {
         let (clients, seconds) = (clients.to_string(), seconds.to_string());
         run(self.pgbench()?.args(["-n", "-c", &clients, "-T", &seconds]))
@@ -143,7 +142,8 @@ impl Server {
         Ok(command)
     }
 
-    /// Every row of `committed` is there, and no part of a transaction.
+    /// Checks that every row of `committed` is there, and no part of a transaction. Returns the
+    /// number of rows.
     pub(super) fn verify(&self, committed: impl Iterator<Item = u64>) -> Result<u64, String> {
         let rows = self.rows()?;
         let lost: Vec<u64> = committed.filter(|number| !rows.contains(number)).collect();
@@ -153,7 +153,7 @@ impl Server {
         }
     }
 
-    /// The rows that are there; no part of a transaction is.
+    /// Returns the rows that are there, and checks that no part of a transaction is.
     pub(super) fn rows(&self) -> Result<BTreeSet<u64>, String> {
         let one = |query: &str| run(psql(&self.sockets).args(["-c", query]));
         let rows = one("select id from history where what = repeat(md5(id::text), 8)")?;
@@ -182,7 +182,7 @@ pub(super) struct Client {
 impl Client {
     pub(super) fn start(number: u64, sockets: &Path) -> Result<Client, String> {
         let mut command = psql(sockets);
-        // What it says when its server goes is expected where daemons are killed.
+        // The client's messages at the server's end are expected where daemons are killed.
         let said = File::options()
             .create(true)
             .append(true)
@@ -231,13 +231,13 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The client may have ended by itself.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// `e2fsck` replays the journal and finds nothing wrong then.
+/// Has `e2fsck` replay the journal, and checks that a second run finds no error.
 pub(super) fn check_file_system(image: &Path) -> Result<(), String> {
     let (status, text) = outcome(tool("e2fsck").arg("-p").arg(image))?;
     if !matches!(status, 0 | 1) {

@@ -1,4 +1,4 @@
-//! What the origin of a write-back volume is worth alone, once all else is destroyed.
+//! The value of a write-back volume's origin alone, once all else is destroyed.
 //!
 //! Its file system must be sound and its database recover. Commits may be lost, but of each
 //! client the last ones only, and none that was acknowledged more than `max_lag` before the
@@ -11,22 +11,22 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use testbed::mounted::Mounted;
 
-/// What the volume may lag by.
+/// The volume's longest lag.
 pub(super) const MAX_LAG: Duration = Duration::from_secs(2);
-/// How late a client's process may see an answer on a busy machine.
+/// Delay with which a client's process may see an answer on a busy machine.
 const LATE: Duration = Duration::from_secs(1);
 
-/// A transaction, and when its commit was acknowledged.
+/// A transaction, and the moment at which its commit was acknowledged.
 pub(super) type Commit = (u64, Instant);
 
-/// What was found.
+/// The findings.
 #[derive(Debug)]
 pub(super) struct Alone {
     /// Transactions that the origin has.
     pub(super) rows: BTreeSet<u64>,
-    /// Commits that it has not.
+    /// Commits that the origin lacks.
     pub(super) lost: u64,
-    /// How long before the last of all the oldest of them was acknowledged.
+    /// Time between the acknowledgements of the oldest lost commit and of the last of all.
     pub(super) oldest: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What the stack asks of the machine: block devices, file systems, PostgreSQL.
+//! The requirements of the stack: block devices, file systems, PostgreSQL.
 
 use std::path::PathBuf;
 use testbed::attached;
@@ -8,7 +8,7 @@ use testbed::tools::missing;
 const POSTGRESQL: &str = "/usr/lib/postgresql";
 const TOOLS: [&str; 5] = ["mkfs.ext4", "e2fsck", "mount", "runuser", "psql"];
 
-/// What is missing here; `None` if the stack can be built.
+/// The requirement that is missing here; `None` if the stack can be built.
 pub fn obstacle() -> Option<String> {
     let tools = || missing(&TOOLS);
     attached::obstacle()

@@ -1,10 +1,9 @@
 //! Rounds of `kill -9` of the real daemon under a database that commits.
 //!
-//! The kernel keeps what the daemon had written, so that after each kill the file
-//! system must be sound once its journal is replayed, the database must recover,
-//! and every row whose commit had been acknowledged must be there. Where all but the origin
-//! of a write-back volume is destroyed with the daemon, that holds as far as it is promised
-//! of the origin alone ([`super::destroyed`]).
+//! The kernel keeps the daemon's writes. So after each kill the file system must be sound once its
+//! journal is replayed, the database must recover, and every row with an acknowledged commit must
+//! be there. Where all but the origin of a write-back volume is destroyed with the daemon, the same
+//! holds as far as the origin alone promises ([`super::destroyed`]).
 
 use super::database::{Client, Server, check_file_system};
 use super::destroyed::{self, Commit};
@@ -20,27 +19,27 @@ use testbed::namespace;
 use writelog::Cleaning;
 
 const CLIENTS: u64 = 3;
-/// Small, so that it goes round.
+/// Small, so that the log goes round.
 const LOG_BYTES: u64 = 64 << 20;
 
-/// What is asked.
+/// A request for rounds of kills.
 #[derive(Clone, Debug)]
 pub struct KillRequest {
     /// Daemons to kill.
     pub rounds: u64,
-    /// Draws when each is killed.
+    /// Draws the moment of each kill.
     pub seed: u64,
-    /// Where the files go, half a gigabyte.
+    /// The directory of the files, half a gigabyte.
     pub directory: PathBuf,
     /// The executable of hotset.
     pub program: PathBuf,
     /// The order of a volume that is write-back; none of one that writes through.
     pub order: Option<Cleaning>,
-    /// Whether all but the origin goes with each daemon.
+    /// All but the origin is destroyed with each daemon.
     pub destroys: bool,
 }
 
-/// What rounds have found.
+/// The findings of the rounds.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct StackKills {
     /// Daemons killed.
@@ -53,13 +52,14 @@ pub struct StackKills {
     pub rows: u64,
     /// Those of them that were lost with all but the origin.
     pub commits_lost: u64,
-    /// How long before the last of its round the oldest of these was acknowledged, in milliseconds.
+    /// Time by which the oldest of these was acknowledged before the last of its round, in
+    /// milliseconds.
     pub lost_age_ms: u64,
-    /// What was wrong.
+    /// The violations.
     pub violations: Vec<String>,
 }
 
-/// Kills daemons under the stack; the error says what keeps it from being built.
+/// Kills daemons under the stack. The error names the obstacle to building the stack.
 pub fn kills(request: &KillRequest) -> Result<StackKills, String> {
     if let Some(obstacle) = obstacle() {
         return Err(obstacle);
@@ -128,7 +128,7 @@ pub fn kills(request: &KillRequest) -> Result<StackKills, String> {
         });
         kills.rounds += 1;
         kills.kills_under_load += u64::from(cut_off?);
-        // A file system whose disk is gone may not be unmounted in order.
+        // A file system on a dead disk may not be unmounted in order.
         let _ = mounted.unmount();
         drop(attached);
         if request.destroys {
@@ -154,7 +154,7 @@ pub fn kills(request: &KillRequest) -> Result<StackKills, String> {
 
 const SOUND: &str = "no panic";
 
-/// What the daemon serves again: mounted, with its database; the rows found.
+/// Mounts the volume of the next daemon, with its database. Returns the number of rows.
 fn recover(
     place: &Place,
     device: &Path,

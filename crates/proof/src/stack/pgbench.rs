@@ -1,11 +1,11 @@
-//! pgbench on a volume whose origin is as slow as a disk: what each order of write-back is
-//! worth beside write-through, in the same run.
+//! pgbench on a volume with an origin as slow as a disk: the gain of each order of write-back over
+//! write-through, in the same run.
 //!
-//! The daemon is the real one; its origin, and a journal, are files that answer as slowly as a model of a
-//! disk, in real time. Every round has each volume once, with new files, so that what else the
-//! machine does meets all alike.
+//! The daemon is the real one. Its origin, and a journal, are files that answer as slowly as a
+//! model of a disk, in real time. Every round has each volume once, with new files, so that the
+//! machine's other load meets all alike.
 //!
-//! Not here: reads that the server's memory does not have; all is read before.
+//! Not here: reads that the server's memory does not have, since all files are read before.
 
 use super::database::Server;
 use super::host::obstacle;
@@ -24,36 +24,36 @@ const SCALE: u32 = 4;
 const CLIENTS: u32 = 8;
 /// The default of the configuration.
 const MAX_LAG: Duration = Duration::from_secs(30);
-/// Half of it takes what is written within `MAX_LAG`.
+/// Half of the log takes the writes of `MAX_LAG`.
 const LOG_BYTES: u64 = 1 << 30;
 
-/// What is asked.
+/// A request for measurements.
 #[derive(Clone, Debug)]
 pub struct BenchRequest {
-    /// How often each volume is measured.
+    /// Measurements of each volume.
     pub rounds: u64,
-    /// For how long, each time.
+    /// The time of each measurement, in seconds.
     pub seconds: u64,
-    /// What the origin is a model of.
+    /// The model of the origin's disk.
     pub model: String,
-    /// Where the files go, three gigabytes at most.
+    /// The directory of the files, three gigabytes at most.
     pub directory: PathBuf,
     /// The executable of hotset.
     pub program: PathBuf,
 }
 
-/// What was measured.
+/// The measurements.
 #[derive(Clone, Debug, Serialize)]
 pub struct StackBench {
-    /// What the origin is a model of.
+    /// The model of the origin's disk.
     pub model: String,
-    /// For how long each was measured, each time.
+    /// The time of each measurement, in seconds.
     pub seconds: u64,
-    /// Write-through first.
+    /// The volumes, write-through first.
     pub volumes: Vec<Volume>,
 }
 
-/// What one way to write is worth.
+/// The measurements of one way to write.
 #[derive(Clone, Debug, Serialize)]
 pub struct Volume {
     /// `write-through`, or the order of a log.
@@ -62,11 +62,11 @@ pub struct Volume {
     pub transactions_per_s: Vec<f64>,
     /// Their mean latency in milliseconds, each round.
     pub latency_ms: Vec<f64>,
-    /// Transactions a second beside write-through of the same round: the least, the median, the most.
+    /// Transactions a second over write-through's of the same round: least, median, most.
     pub ratio: [f64; 3],
 }
 
-/// Measures; the error says what keeps it from being done.
+/// Measures. The error names the obstacle to measuring.
 pub fn pgbench(request: &BenchRequest, done: &dyn Fn(&str)) -> Result<StackBench, String> {
     if let Some(obstacle) = obstacle() {
         return Err(obstacle);
@@ -105,7 +105,7 @@ pub fn pgbench(request: &BenchRequest, done: &dyn Fn(&str)) -> Result<StackBench
     })
 }
 
-/// Has the server's memory hold all files below `at`.
+/// Reads all files below `at` into the server's memory.
 fn read_all(at: &Path) -> io::Result<()> {
     for entry in fs::read_dir(at)? {
         let path = entry?.path();
@@ -123,7 +123,7 @@ fn mode(order: Option<Cleaning>) -> &'static str {
     order.map_or("write-through", Cleaning::name)
 }
 
-/// Transactions a second, and their latency in milliseconds.
+/// Measures transactions a second, and their latency in milliseconds.
 fn measure(request: &BenchRequest, order: Option<Cleaning>) -> Result<(f64, f64), String> {
     let model = &request.model;
     let log = order.map(|order| WriteBack {
@@ -138,7 +138,7 @@ fn measure(request: &BenchRequest, order: Option<Cleaning>) -> Result<(f64, f64)
     place.make()?;
     let (mount, sockets) = (place.path("mount"), place.path("sockets"));
     let start = |mounted: &Mounted| Server::start(&mounted.at().join("data"), &sockets);
-    // On the file itself, which takes no time.
+    // Fills the origin's file itself, since that takes no modelled time.
     let mounted = Mounted::new(&place.path("origin"), &mount)?;
     let server = start(&mounted)?;
     server.fill(SCALE)?;

@@ -23,7 +23,7 @@ const LOGS: [&str; 2] = ["log0", "log1"];
 pub(super) struct WriteBack {
     pub(super) order: Cleaning,
     pub(super) max_lag: Duration,
-    /// Of each of its devices.
+    /// The size of each of its devices.
     pub(super) bytes: u64,
     /// Lines of the journal's section, beside its path.
     pub(super) journal: String,
@@ -32,13 +32,13 @@ pub(super) struct WriteBack {
 /// The directory of a stack.
 pub(super) struct Place {
     dir: PathBuf,
-    /// Of a volume that is write-back.
+    /// The log of a volume that is write-back.
     log: Option<WriteBack>,
 }
 
 impl Place {
-    /// Makes the files in `directory`; `origin` is the line of the configuration
-    /// that says where the origin is, given the directory.
+    /// Makes the files in `directory`. `origin` returns the configuration line of the origin, given
+    /// the directory.
     pub(super) fn new(
         directory: &Path,
         log: Option<WriteBack>,
@@ -51,11 +51,11 @@ impl Place {
         let file = File::create(place.path("origin")).map_err(text)?;
         file.set_len(VOLUME_BYTES).map_err(text)?;
         place.blank()?;
-        // The database's user comes here too.
+        // The database's user needs access too.
         let all = fs::Permissions::from_mode(0o755);
         fs::set_permissions(&place.dir, all).map_err(text)?;
         for left in ["recorder", "nbd", "control"] {
-            // It is there only if an earlier run was killed.
+            // The file is there only if an earlier run was killed.
             let _ = fs::remove_file(place.path(left));
         }
         fs::create_dir_all(place.path("sockets")).map_err(text)?;
@@ -71,7 +71,7 @@ impl Place {
         self.dir.join(name)
     }
 
-    /// Everything but the origin is new.
+    /// Makes all files but the origin empty.
     pub(super) fn blank(&self) -> Result<(), String> {
         let log = self.log.as_ref().map_or(0, |log| log.bytes);
         let files = [("pool", POOL_BYTES), ("journal", log)];
@@ -84,8 +84,8 @@ impl Place {
         Ok(())
     }
 
-    /// Nothing fast is left, nor what the daemon knew of it; a daemon that runs goes on with
-    /// files that nobody finds any more.
+    /// Destroys the fast devices, and the daemon's state. A running daemon goes on with its open
+    /// files.
     pub(super) fn destroy(&self) -> Result<(), String> {
         for name in LOGS.into_iter().chain(["pool"]) {
             fs::remove_file(self.path(name)).map_err(|error| format!("{name}: {error}"))?;
@@ -93,8 +93,8 @@ impl Place {
         fs::remove_dir_all(self.path("state")).map_err(|error| format!("state: {error}"))
     }
 
-    /// Gives up a log that is lost, once its journal is replayed and the daemon, which was killed, has
-    /// ended; what the command says.
+    /// Discards a lost log, once the journal is replayed and the killed daemon has ended. Returns
+    /// the command's output.
     pub(super) fn recover(&self, program: &Path) -> Result<String, String> {
         until_ended(&self.path("control"))?;
         let mut command = Command::new(program);
@@ -139,7 +139,7 @@ impl Place {
         made.unmount()
     }
 
-    /// Starts a daemon and waits until it serves.
+    /// Starts a daemon and waits until the daemon serves.
     pub(super) fn serve(&self, program: &Path) -> Result<Process, String> {
         let (toml, log) = (self.path("hotset.toml"), self.path("log"));
         start(program, &toml, &self.path("nbd"), &log)

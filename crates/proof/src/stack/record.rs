@@ -1,15 +1,15 @@
-//! What was asked of a disk, in order, and what it may hold after a cut.
+//! The operations of a disk, in order, and the bytes that the disk may hold after a cut.
 //!
 //! Invariants:
-//!     a write ended before a flush began that ended before the cut, or it was
-//!     forced and ended ⟹ it is in every image
-//!     a write began after the cut ⟹ it is in none
+//!     a write ended before the begin of a flush that ended before the cut, or was forced and
+//!     ended ⟹ the write is in every image
+//!     a write began after the cut ⟹ the write is in no image
 
 use block::SECTOR_BYTES;
 use sim::Rng;
 use std::time::{Duration, Instant};
 
-/// What a write leaves.
+/// The bytes of a write.
 pub(super) enum Content {
     Bytes(Vec<u8>),
     Zeroes(u64),
@@ -32,16 +32,16 @@ struct Write {
     ended: Option<usize>,
 }
 
-/// Moments are numbered by what happened before: a write or a flush that began or
-/// ended.
+/// The operations, by moments. A moment's number is the count of earlier begins and ends of writes
+/// and flushes.
 #[derive(Default)]
 pub(super) struct Record {
     moments: usize,
-    /// In the order in which they began.
+    /// The writes, in the order of their begins.
     writes: Vec<Write>,
-    /// When each flush began and ended.
+    /// The moments of each flush's begin and end.
     flushes: Vec<(usize, usize)>,
-    /// When each of these numbered commits had been acknowledged.
+    /// The moment of each commit's acknowledgement, with the commit's number.
     commits: Vec<(usize, u64)>,
     last: Option<Instant>,
 }
@@ -53,7 +53,7 @@ impl Record {
         self.moments
     }
 
-    /// A write begins; its number.
+    /// A write begins. Returns its number.
     pub(super) fn begin(&mut self, offset: u64, content: Content, forced: bool) -> usize {
         let began = self.next();
         self.writes.push(Write {
@@ -66,28 +66,28 @@ impl Record {
         self.writes.len() - 1
     }
 
-    /// It was acknowledged.
+    /// The write was acknowledged.
     pub(super) fn end(&mut self, write: usize) {
         self.writes[write].ended = Some(self.next());
     }
 
-    /// A flush begins: when.
+    /// A flush begins. Returns its moment.
     pub(super) fn begin_flush(&mut self) -> usize {
         self.next()
     }
 
-    /// It was acknowledged.
+    /// The flush was acknowledged.
     pub(super) fn end_flush(&mut self, began: usize) {
         let ended = self.next();
         self.flushes.push((began, ended));
     }
 
-    /// It was acknowledged to a client that its commit `number` is durable.
+    /// A client's commit `number` was acknowledged as durable.
     pub(super) fn commit(&mut self, number: u64) {
         self.commits.push((self.moments, number));
     }
 
-    /// Nothing was asked for so long.
+    /// True if no operation began or ended for `span`.
     pub(super) fn is_quiet(&self, span: Duration) -> bool {
         self.last.is_none_or(|last| last.elapsed() > span)
     }
@@ -106,7 +106,7 @@ impl Record {
         before.map(|(_, number)| *number)
     }
 
-    /// The moments to cut at: when each flush had ended, and `between` others.
+    /// The moments to cut at: the end of each flush, and `between` others.
     pub(super) fn cuts(&self, between: usize, rng: &mut Rng) -> Vec<usize> {
         let mut cuts: Vec<usize> = self.flushes.iter().map(|(_, ended)| *ended).collect();
         cuts.extend((0..between).map(|_| rng.between(1, self.moments as u64) as usize));
@@ -115,7 +115,7 @@ impl Record {
         cuts
     }
 
-    /// What the disk may hold after a cut, which `disk` held at first.
+    /// An image of the disk after a cut; `disk` is its content at first.
     pub(super) fn image(&self, cut: usize, disk: &[u8], rng: &mut Rng) -> Vec<u8> {
         let mut image = disk.to_vec();
         let flushed = self.flushes.iter().filter(|(_, ended)| *ended <= cut);

@@ -1,4 +1,4 @@
-//! An NBD server of a file that records what is asked of it.
+//! An NBD server of a file that records its operations.
 
 use super::record::{Content, Record};
 use block::{
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use uring::{DiskOptions, Options, Uring, UringDriver};
 
-/// Shared by the server and those who look at the record.
+/// The record, shared by the server and its readers.
 #[derive(Clone, Default)]
 pub(super) struct Shelf(Arc<Mutex<Record>>);
 
@@ -60,7 +60,7 @@ impl Recorder {
                 let serving = server.clone();
                 let listener = local.listener(listener);
                 local.env().spawn.spawn(async move {
-                    // It ends with the host.
+                    // The task ends with the host.
                     serving.serve(listener).await;
                 });
                 let timer = local.env().timer;
@@ -141,7 +141,7 @@ impl Device for Recorded {
         self.inner.extents(extent, out).await
     }
 
-    /// What is discarded stays as it is.
+    /// Discarded bytes stay unchanged.
     async fn discard(&self, _extent: Extent) -> IoResult {
         Ok(())
     }

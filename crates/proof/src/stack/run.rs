@@ -14,12 +14,12 @@ use testbed::mounted::Mounted;
 use testbed::namespace;
 
 const CLIENTS: u64 = 3;
-/// So long nothing is asked of the origin before the record ends.
+/// Time without operations on the origin before the record ends.
 const QUIET: Duration = Duration::from_millis(500);
-/// How much of an image is written at once, unless it is all zeroes.
+/// Bytes of an image written at once, unless all are zero.
 const PIECE: usize = 64 << 10;
 
-/// What is asked.
+/// A request for a run.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Transactions of each client.
@@ -28,20 +28,20 @@ pub struct Request {
     pub between: usize,
     /// At most so many of all these cuts, spread over the record.
     pub cuts_max: usize,
-    /// Draws the cuts, and what each leaves.
+    /// Draws the cuts, and the image of each.
     pub seed: u64,
-    /// Where the files go, half a gigabyte.
+    /// The directory of the files, half a gigabyte.
     pub directory: PathBuf,
     /// The executable of hotset.
     pub program: PathBuf,
 }
 
-/// What came of it.
+/// The outcome of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Stack {
     /// Writes that reached the origin.
     pub writes: usize,
-    /// Flushes that did.
+    /// Flushes that reached the origin.
     pub flushes: usize,
     /// Transactions that were acknowledged.
     pub commits: u64,
@@ -49,12 +49,12 @@ pub struct Stack {
     pub cuts: usize,
     /// Committed rows that were asked for in all images together.
     pub rows: u64,
-    /// What was wrong.
+    /// The violations.
     pub violations: Vec<String>,
 }
 
-/// Loads the stack and judges the images of its cuts; the error says what keeps
-/// it from being built.
+/// Loads the stack and judges the images of its cuts. The error names the obstacle to building the
+/// stack.
 pub fn run(request: &Request) -> Result<Stack, String> {
     if let Some(obstacle) = obstacle() {
         return Err(obstacle);
@@ -88,8 +88,8 @@ pub fn run(request: &Request) -> Result<Stack, String> {
 }
 
 impl Place {
-    /// Makes a file system with a database on the origin, then loads it through
-    /// the daemon. What the origin held before, and the record of what followed.
+    /// Makes a file system with a database on the origin, then loads the database through the
+    /// daemon. Returns the origin's content before the load, and the record of the load.
     fn load(&self, request: &Request) -> Result<(Vec<u8>, Shelf), String> {
         let (origin, mount) = (self.path("origin"), self.path("mount"));
         let (data, sockets) = (mount.join("data"), self.path("sockets"));
@@ -132,7 +132,7 @@ impl Place {
         Ok((disk, shelf))
     }
 
-    /// Whether file system and database recover from `image`; the rows found.
+    /// Checks that file system and database recover from `image`. Returns the number of rows.
     fn judge(&self, image: &[u8], committed: impl Iterator<Item = u64>) -> Result<u64, String> {
         let (file, mount) = (self.path("image"), self.path("mount"));
         write_sparse(&file, image).map_err(|error| format!("{}: {error}", file.display()))?;

@@ -1,5 +1,5 @@
-//! What outlives a daemon in a case: the script's progress, the history of its volume,
-//! which devices hold what is true, and the report.
+//! The state of a case that outlives a daemon: the script's progress, the history of its volume,
+//! the devices that hold the truth, and the report.
 
 use super::case::{Case, Cut, SECTORS};
 use super::history::{Earlier, History};
@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use writelog::{Cleaning, Members, NotRecorded, Stages, Standing};
 
-/// What a replay takes at once: a record.
+/// Memory of a replay, which takes one record at once.
 const MEMORY_BYTES: usize = 2 << 20;
 
 pub(super) struct Bench {
@@ -31,28 +31,28 @@ pub(super) struct Bench {
     pub(super) stages: Rc<Stages>,
     medium: Medium,
     journal_medium: Option<Medium>,
-    /// Known durably: the journal that is replayed.
+    /// The journal that is replayed, known durably.
     journal_uuid: Cell<Option<Uuid>>,
-    /// For replays.
+    /// The memory of replays.
     memory: Pool,
     next: Cell<usize>,
     incarnation: Cell<u32>,
     version: Cell<Value>,
     plugged: [Cell<bool>; 2],
-    /// Known durably: what the device holds is not true.
+    /// The content of the device is not the truth, known durably.
     lost: [Cell<bool>; 2],
-    /// The device holds all that was acknowledged, unless it loses its power.
+    /// The device holds all acknowledged writes, unless it loses its power.
     whole: [Cell<bool>; 2],
-    /// In this life something was acknowledged that the log does not have.
+    /// In this life a write was acknowledged that the log does not have.
     direct: Cell<bool>,
-    /// Such changes went with the origin's power, and nobody has read yet what is there instead.
+    /// Such writes went with the origin's power, and no client has read their sectors since.
     unread: Cell<bool>,
     landed: RefCell<Vec<Landing>>,
     /// Clients are served.
     pub(super) serving: Cell<bool>,
 }
 
-/// A life, looked at when it is dropped before anything of it is.
+/// A life, looked at when dropped, before any part of the life is.
 pub(super) struct Watched<F> {
     // Fields are dropped in this order.
     _look: LastLook,
@@ -162,12 +162,12 @@ impl Bench {
         self.journal_uuid.get()
     }
 
-    /// It is known durably from now on.
+    /// From now on `journal` is the one known durably.
     pub(super) fn begin_journal(&self, journal: Option<Uuid>) {
         self.journal_uuid.set(journal);
     }
 
-    /// Unplugs a device, if what is owed is elsewhere too.
+    /// Unplugs a device, if the dirty data is elsewhere too.
     pub(super) fn unplug(&self, copy: usize) {
         let other = 1 - copy;
         if self.plugged[copy].get() && self.plugged[other].get() && !self.lost[other].get() {
@@ -183,7 +183,7 @@ impl Bench {
         }
     }
 
-    /// Before a daemon starts: what it finds. A member that is not there is lost durably.
+    /// Plugs the devices that the next daemon finds. A missing member is lost durably.
     pub(super) fn between_lives(&self, missing: Option<usize>) {
         self.stages_are_idle();
         (0..2).for_each(|copy| self.plug(copy));
@@ -194,7 +194,7 @@ impl Bench {
         }
     }
 
-    /// Both copies hold what is true, and the daemon serves.
+    /// Each plugged copy of the log is current, and the daemon serves.
     pub(super) fn opened(&self, copies: usize) {
         for (whole, plugged) in self.whole.iter().zip(&self.plugged) {
             whole.set(plugged.get());
@@ -214,7 +214,7 @@ impl Bench {
         self.direct.get()
     }
 
-    /// Nothing is owed: the origin alone has every acknowledged write.
+    /// Nothing is dirty: the origin alone has every acknowledged write.
     pub(super) fn drained(&self, dirty_bytes: u64) {
         let lag = self.judge_origin();
         if dirty_bytes > 0 || lag > Nanos::ZERO && !self.is_direct() {
@@ -222,8 +222,8 @@ impl Bench {
         }
     }
 
-    /// Without one copy, nothing is owed: both may be lost. What a cut took before is in the
-    /// history until all is read back.
+    /// Checks the origin once the log has recorded that nothing is dirty: both copies may then be
+    /// lost. Writes that an earlier cut took stay in the history until all is read back.
     fn owes_nothing(&self) {
         let mut bytes = vec![0; (SECTORS * SECTOR_BYTES) as usize];
         self.medium.latest(block::Lba::ZERO, &mut bytes);
@@ -237,7 +237,7 @@ impl Bench {
         }
     }
 
-    /// What is left of changes that may have been lost has been read.
+    /// All sectors of changes that may have been lost have been read.
     pub(super) fn was_read(&self) {
         self.unread.set(false);
     }
@@ -264,8 +264,8 @@ impl Bench {
         }
     }
 
-    /// Whether what was acknowledged and not flushed is kept over a loss. What a device
-    /// lost with its power it has again once a daemon has opened the log.
+    /// Returns true if writes that were acknowledged and not flushed are kept over a loss. A device
+    /// has the writes that it lost with its power again once a daemon has opened the log.
     pub(super) fn is_kept(&self, cut: &Cut) -> bool {
         for copy in 0..2 {
             let found = self.plugged[copy].get() && cut.missing != Some(copy);
@@ -279,13 +279,13 @@ impl Bench {
         (sound(0) || sound(1)) && !direct_lost
     }
 
-    /// The origin has durably what was acknowledged without the log.
+    /// The origin durably has the writes that were acknowledged without the log.
     pub(super) fn origin_flushed(&self) {
         self.direct.set(false);
     }
 
-    /// The origin alone, as if all but the journal were destroyed: what it would read, and
-    /// what is left of it if it loses its power too. How much is lost.
+    /// Judges the origin alone, as if all but the journal were destroyed: the bytes that it reads,
+    /// and the bytes left after a loss of its own power. Returns the lag of those bytes.
     pub(super) fn judge_origin(&self) -> Nanos {
         let mut lag = Nanos::ZERO;
         for durable in [false, true] {
@@ -364,7 +364,7 @@ impl Bench {
     }
 }
 
-/// The bench as the daemon knows it: what is reported of members is durable after a while.
+/// The bench as the daemon sees it: its records of members are durable after a while.
 pub(super) struct Ledger(pub(super) Rc<Bench>, pub(super) Timer);
 
 impl Members for Ledger {

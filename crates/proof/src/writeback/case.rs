@@ -1,4 +1,4 @@
-//! What a case of write-back is made of, drawn from its seed.
+//! The parts of a case of write-back, drawn from its seed.
 
 use block::{Nanos, Sectors};
 use layout::JOURNAL_HALF_MIN;
@@ -12,14 +12,14 @@ pub(super) const ORIGIN: Domain = Domain(1);
 pub(super) const COPIES: [Domain; 2] = [Domain(2), Domain(4)];
 /// The power domain of the journal.
 pub(super) const JOURNAL: Domain = Domain(5);
-/// The daemon's own: a kill of the process.
+/// The daemon's own "power domain": a kill of the process.
 pub(super) const DAEMON: Domain = Domain(3);
 
 /// The size of the volume.
 pub(super) const SECTORS: u64 = 4096;
-/// Segments of each copy of the log, and as many that windows are long.
+/// Segments of each copy of the log: at the least, and where windows are long.
 const SEGMENTS: [u32; 2] = [8, 24];
-/// What the origin may lack, likewise.
+/// Most bytes that the origin may lack, likewise.
 const DIRTY_MAX: [u64; 2] = [1 << 20, 8 << 20];
 
 /// Blocks of each half of a journal, at the least and with room.
@@ -30,41 +30,41 @@ const HALVES: [u64; 2] = [JOURNAL_HALF_MIN, 3 * JOURNAL_HALF_MIN];
 pub enum Step {
     /// Reads sectors.
     Read(Range<u64>),
-    /// Writes them; `true` forces unit access.
+    /// Writes sectors; `true` forces unit access.
     Write(Range<u64>, bool),
-    /// Zeroes them.
+    /// Zeroes sectors.
     Zero(Range<u64>),
-    /// Discards them.
+    /// Discards sectors.
     Discard(Range<u64>),
     /// Flushes.
     Flush,
     /// Does nothing for a time.
     Pause(Nanos),
-    /// All that is owed goes to the origin.
+    /// Writes back all dirty data.
     Drain,
     /// Unplugs a device of the pool.
     Unplug(usize),
 }
 
-/// What stops with the daemon.
+/// The parts that stop with the daemon.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Loss {
     /// The origin loses its power.
     pub origin: bool,
-    /// Devices of the pool lose theirs.
+    /// Devices of the pool lose their power.
     pub copies: [bool; 2],
-    /// The journal loses its.
+    /// The journal loses its power.
     pub journal: bool,
 }
 
 /// The end of a life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cut {
-    /// Disk steps after the life began, or
+    /// Disk steps after the life began; with `amid`, microseconds.
     pub after: u64,
-    /// the first after them that finds this under way.
+    /// The stage that the cut waits for after that.
     pub amid: Option<Stage>,
-    /// What is lost.
+    /// The parts that stop.
     pub loss: Loss,
     /// The device of the pool that the next daemon does not find.
     pub missing: Option<usize>,
@@ -75,7 +75,7 @@ pub struct Cut {
 pub struct Case {
     /// Seeds the world.
     pub seed: u64,
-    /// The engine's.
+    /// The order of write-back.
     pub cleaning: Cleaning,
     /// Steps in progress at once.
     pub clients: u64,
@@ -83,25 +83,25 @@ pub struct Case {
     pub steps: Vec<Step>,
     /// The end of each life but the last.
     pub cuts: Vec<Cut>,
-    /// Service times.
+    /// Service times of the origin.
     pub origin_time: Span,
-    /// Of the pool.
+    /// Service times of the pool.
     pub pool_time: Span,
-    /// Whether the origin has a volatile cache.
+    /// The origin has a volatile cache.
     pub volatile: bool,
-    /// How likely a write to the origin fails.
+    /// The probability that a write to the origin fails.
     pub origin_fails: f64,
-    /// Of each copy of the log.
+    /// Segments of each copy of the log.
     pub segments: u32,
-    /// The engine's.
+    /// The engine's limit of dirty bytes.
     pub dirty_max: u64,
-    /// The engine's.
+    /// The engine's limit of the lag.
     pub max_lag: Nanos,
-    /// The engine's.
+    /// The engine's delay before write-back.
     pub clean_after: Nanos,
-    /// How long it takes until the loss of a device is known durably.
+    /// Time until the loss of a device is known durably.
     pub reporting: Nanos,
-    /// What the journal is like, of a log that has one.
+    /// The journal, of a log that has one.
     pub journal: Option<JournalCase>,
 }
 
@@ -110,9 +110,9 @@ pub struct Case {
 pub struct JournalCase {
     /// Blocks of each half.
     pub half: u64,
-    /// Service times.
+    /// Service times of the journal.
     pub time: Span,
-    /// How likely a write to it fails.
+    /// The probability that a write to the journal fails.
     pub fails: f64,
 }
 
@@ -175,7 +175,7 @@ fn cut(rng: &mut Rng, loses: bool, cleaning: Cleaning) -> Cut {
         0 if loses => [Stage::Loss, Stage::Degraded][rng.below(2) as usize],
         _ => stages[rng.below(stages.len() as u64) as usize],
     });
-    // What happens but now and then is not let pass.
+    // A cut amid a rare stage waits for that stage from early on.
     let common = !matches!(
         amid,
         Some(
@@ -217,9 +217,9 @@ fn cut(rng: &mut Rng, loses: bool, cleaning: Cleaning) -> Cut {
     cut
 }
 
-/// What the clients of a case like to do.
+/// The habits of a case's clients.
 struct Habits {
-    /// Of the sectors, those that are used.
+    /// The sectors in use, from the first.
     reach: u64,
     flush: f64,
     forced: f64,

@@ -1,4 +1,4 @@
-//! The command: a campaign of write-back and what it prints.
+//! The command: a campaign of write-back and its output.
 
 use super::report::Summary;
 use super::run::campaign;
@@ -6,7 +6,7 @@ use crate::campaign::{Request, print_violations, verdict};
 use std::time::Instant;
 use writelog::Cleaning;
 
-/// Runs the cases and prints the report; the error says what is wrong.
+/// Runs the cases and prints the report. The error describes the failure.
 pub fn command(request: &Request, cleaning: Cleaning) -> Result<(), String> {
     let begin = Instant::now();
     let totals = campaign(request.seeds(), request.threads, cleaning);

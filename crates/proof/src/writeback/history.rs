@@ -1,17 +1,17 @@
 //! The checker of write-back: whether an origin alone is an earlier state of its volume.
 //!
-//! A disk with a volatile cache may lose, with its power, any of the writes that no
-//! completed flush covers. A volume whose pool is destroyed has to look as if such a disk
-//! had lost its power at some instant: *there is an instant at which each sector may hold
-//! what it holds*. A sector may hold a write from when that began until a later write
-//! there became durable. Writes are later than each other only if one was over before
-//! the other began; those that overlap in time may have come either way round.
+//! A disk with a volatile cache may lose, with its power, any of the writes that no completed flush
+//! covers. A volume without its pool has to look as if such a disk had lost its power at some
+//! instant: *there is an instant at which each sector may hold its value*. A sector may hold a
+//! write from the write's begin until a later write there became durable. A write is later than
+//! another only if the other was over before it began. Writes that overlap in time may have come
+//! either way round.
 //!
 //! Invariants, of a verdict:
-//!     it follows from the times of begin, answer and flush, and nothing else
+//!     a verdict follows from the times of begin, answer and flush, and nothing else
 //!     zeroes and discards, which cannot be distinguished, count with all spans they may be of
 //!
-//! Not here: what a sector's bytes say (`cachesim::stamp`), when to look (`run`).
+//! Not here: the value in a sector's bytes (`crate::stamp`), when to judge (`run`).
 
 use crate::stamp::{ANYTHING, Value, ZERO, describe};
 use block::Nanos;
@@ -30,7 +30,7 @@ pub struct History {
     /// Counts events, so that no two happen at once.
     clock: u64,
     ops: Vec<Change>,
-    /// The changes of each sector, in the order in which they began.
+    /// The changes of each sector, in the order of their begins.
     sectors: Vec<Vec<usize>>,
     /// Changes that a flush may yet make durable.
     pending: Vec<usize>,
@@ -40,12 +40,12 @@ pub struct History {
 struct Change {
     value: Value,
     begun: u64,
-    /// When it was answered, or what carried it out ended.
+    /// The answer of the change, or the end of its daemon.
     over: Option<u64>,
-    /// The first instant at which it was durable.
+    /// The first instant at which the change was durable.
     durable: Option<u64>,
     answered: Option<Nanos>,
-    /// What carried it out ended before it was answered, or lost power before it was durable.
+    /// The daemon ended before the answer, or power was lost before the change was durable.
     uncertain: bool,
 }
 
@@ -58,14 +58,14 @@ impl Change {
 /// An image that is an earlier state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Earlier {
-    /// Of the acknowledged writes that it lacks, the time of the oldest answer.
+    /// The time of the oldest answer of the acknowledged writes that are missing.
     pub missing_since: Option<Nanos>,
     /// The newest answer.
     pub newest_answer: Nanos,
 }
 
 impl Earlier {
-    /// The span of acknowledged writes that it lacks.
+    /// The span of acknowledged writes that are missing.
     pub fn lag(&self) -> Nanos {
         let missing = self.missing_since;
         missing.map_or(Nanos::ZERO, |since| self.newest_answer - since)
@@ -73,7 +73,7 @@ impl Earlier {
 }
 
 impl History {
-    /// Of a volume of as many sectors, all of them zero.
+    /// The history of a volume of `sectors` sectors, all of them zero.
     pub fn new(sectors: usize) -> History {
         let zero = Change {
             value: ZERO,
@@ -92,7 +92,7 @@ impl History {
         }
     }
 
-    /// Of a volume that begins as an image, durably.
+    /// The history of a volume that begins as an image, durably.
     pub fn from_image(image: &[Option<Value>]) -> History {
         let mut history = History::new(image.len());
         for (sector, value) in image.iter().enumerate() {
@@ -127,8 +127,8 @@ impl History {
         Op(number)
     }
 
-    /// It was acknowledged, `durable` if it forced unit access. One that failed is never
-    /// answered here: it may land at any time.
+    /// The change was acknowledged, `durable` if unit access was forced. A failed change is never
+    /// answered here: a failed change may land at any time.
     pub fn answer(&mut self, op: Op, durable: bool, at: Nanos) {
         let now = self.tick();
         let op = &mut self.ops[op.0];
@@ -143,7 +143,7 @@ impl History {
         Flush(self.tick())
     }
 
-    /// The flush succeeded: what had been answered when it began is durable.
+    /// The flush succeeded: all changes answered before its begin are durable.
     pub fn end_flush(&mut self, flush: Flush) {
         let now = self.tick();
         let ops = &mut self.ops;
@@ -156,7 +156,8 @@ impl History {
         });
     }
 
-    /// What serves the volume ended, and with it, perhaps, what was not `kept` durably.
+    /// The daemon of the volume ended, and with the daemon, perhaps, the changes not `kept`
+    /// durably.
     pub fn cut(&mut self, kept: bool) {
         let now = self.tick();
         for number in self.pending.drain(..).collect::<Vec<_>>() {
@@ -173,7 +174,8 @@ impl History {
         }
     }
 
-    /// What may be read of a sector now, by a client whose reads overlap no other's change.
+    /// The values that may be read of a sector now, by a client with reads that overlap no change
+    /// of another.
     pub fn may_read(&self, sector: usize) -> Vec<Value> {
         let changes = || self.sectors[sector].iter().map(|number| &self.ops[*number]);
         let surely = |c: &&Change| c.over.is_some() && !c.uncertain;
@@ -182,8 +184,8 @@ impl History {
         standing.map(|c| c.value).collect()
     }
 
-    /// A sector was read after a cut: the `value` that it has is the one that it goes on
-    /// with. The error names what it may have been.
+    /// A sector was read after a cut, and keeps `value` from then on. The error names the allowed
+    /// values.
     pub fn settle(&mut self, sector: usize, value: Option<Value>) -> Result<(), String> {
         let allowed = self.may_read(sector);
         let any = allowed.contains(&ANYTHING);
@@ -199,7 +201,7 @@ impl History {
         Ok(())
     }
 
-    /// When a sector may have held `value`: from, and until.
+    /// The spans, from and until, in which a sector may have held `value`.
     fn spans(&self, sector: usize, value: Option<Value>) -> Vec<(u64, u64)> {
         let changes = || self.sectors[sector].iter().map(|number| &self.ops[*number]);
         let mut spans: Vec<(u64, u64)> = changes()
@@ -221,8 +223,8 @@ impl History {
         spans
     }
 
-    /// Of the acknowledged changes that a sector which holds `value` lacks, the oldest
-    /// answer.
+    /// The oldest answer of the acknowledged changes that are missing in a sector which holds
+    /// `value`.
     fn missing_since(&self, sector: usize, value: Option<Value>) -> Option<Nanos> {
         let changes = || self.sectors[sector].iter().map(|number| &self.ops[*number]);
         let newest = changes()
@@ -232,7 +234,7 @@ impl History {
         missing.filter_map(|c| c.answered).min()
     }
 
-    /// Judges an image, a value a sector, `None` for bytes that nobody wrote.
+    /// Judges an image, a value a sector, `None` for bytes of no client.
     pub fn judge(&self, image: &[Option<Value>]) -> Result<Earlier, String> {
         assert_eq!(image.len(), self.sectors.len());
         let mut edges = Vec::new();
@@ -270,8 +272,8 @@ impl History {
         Ok(self.earlier(image))
     }
 
-    /// Judges an image sector by sector, of what keeps no order: each may hold what was
-    /// written there at any time.
+    /// Judges an image sector by sector, for a log that keeps no order: each sector may hold any
+    /// value that was written there at any time.
     pub fn judge_apart(&self, image: &[Option<Value>]) -> Result<Earlier, String> {
         assert_eq!(image.len(), self.sectors.len());
         for (sector, value) in image.iter().enumerate() {
@@ -292,13 +294,13 @@ impl History {
     }
 }
 
-/// Whether there is an instant inside of `from..until` at which `all` spans are open, of
-/// which `edges` has both ends.
+/// Returns true if there is an instant inside of `from..until` at which `all` spans are open.
+/// `edges` has both ends of each span.
 fn meet(mut edges: Vec<(u64, i64)>, all: i64, from: u64, until: u64) -> bool {
     edges.sort_unstable();
     let (mut open, mut last) = (0, 0);
     for (at, change) in edges.into_iter().chain([(u64::MAX, 0)]) {
-        // What is open between two edges is open throughout.
+        // A span that is open between two edges is open throughout.
         if open == all && last.max(from) < at.min(until) {
             return true;
         }

@@ -1,5 +1,5 @@
-//! One life of a daemon: it opens the log, clients take steps from the script, and it ends
-//! in order unless the power goes first.
+//! One life of a daemon: the daemon opens the log, clients take steps from the script, and the
+//! daemon ends in order unless the power goes first.
 
 use super::bench::{Bench, Ledger};
 use super::case::{COPIES, Cut, DAEMON, JOURNAL, ORIGIN, SECTORS, Step};
@@ -16,20 +16,20 @@ use std::ops::Range;
 use std::rc::Rc;
 use writelog::{Area, Config, Journal, Scrutiny, WriteBack};
 
-/// Sectors that are read at once when everything is.
+/// Sectors of one read when all sectors are read back.
 const PIECE: u64 = 128;
-/// What is under way is cut within so many nanoseconds from when it is seen, a power of two.
+/// Longest time between the sight of a stage and its cut, in nanoseconds: two to this power.
 const AMID_LOG: u64 = 17;
 /// Attempts to flush the origin before a life begins.
 const ATTEMPTS: u32 = 50;
 
-/// Names the log.
+/// The name of the log.
 const LOG: Uuid = Uuid(77);
 
 type Leaf = Disk<SimDriver>;
 type Served = Gate<WriteBack<Leaf>>;
 
-/// Lives until the script is used up.
+/// Runs the life until the script is used up.
 pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>, cut: Option<Cut>) {
     watch(&bench, &local, cut);
     let log = match open(&bench, &local).await {
@@ -61,7 +61,7 @@ pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>, cut: Option<
     log.close().await;
 }
 
-/// Cuts the power when what the cut waits for is under way.
+/// Cuts the power when the stage of `cut` is under way.
 fn watch(bench: &Rc<Bench>, local: &Local<SimDriver>, cut: Option<Cut>) {
     let Some((cut, stage)) = cut.and_then(|cut| Some((cut, cut.amid?))) else {
         return;
@@ -70,7 +70,8 @@ fn watch(bench: &Rc<Bench>, local: &Local<SimDriver>, cut: Option<Cut>) {
     let mut rng = Rng::fork(bench.case.seed, 33 + cut.after);
     local.env().spawn.spawn(async move {
         timer.sleep(Nanos::from_micros(cut.after)).await;
-        // Early in it or late; of what ends before, the next.
+        // Cuts early in the stage or late. If the stage ends before the cut, waits for the next
+        // one.
         loop {
             bench.stages.until(stage).await;
             let most = 1 << rng.between(1, AMID_LOG);
@@ -89,7 +90,7 @@ fn cut_power(bench: &Bench, cut: &Cut) {
     }
 }
 
-/// What loses its power.
+/// The domains that lose their power.
 pub(super) fn domains(cut: &Cut) -> impl Iterator<Item = sim::Domain> {
     let origin = cut.loss.origin.then_some(ORIGIN);
     let copies = COPIES.into_iter().zip(cut.loss.copies);
@@ -105,7 +106,7 @@ pub(super) fn domains(cut: &Cut) -> impl Iterator<Item = sim::Domain> {
 async fn open(bench: &Rc<Bench>, local: &Local<SimDriver>) -> IoResult<WriteBack<Leaf>> {
     let env = local.env();
     let origin = local.disk(bench.origin)?;
-    // What the last daemon left in its volatile cache may be lost without a word.
+    // The volatile cache of the last daemon may be lost without an error.
     for attempt in 1.. {
         match origin.flush().await {
             Ok(()) => break,
@@ -148,7 +149,7 @@ async fn open(bench: &Rc<Bench>, local: &Local<SimDriver>) -> IoResult<WriteBack
     Ok(log)
 }
 
-/// The journal that is known durably, else a new one, unless that fails.
+/// Opens the journal that is known durably, or makes a new one, unless that fails.
 async fn journal(
     bench: &Rc<Bench>,
     local: &Local<SimDriver>,
@@ -180,7 +181,7 @@ async fn journal(
     Ok(journal)
 }
 
-/// All that is read is what may be there, and from then on it is what is there.
+/// Reads back all sectors. Each value must be allowed, and is the sector's value from then on.
 async fn read_back(bench: &Bench, gate: &Served) {
     for start in (0..SECTORS).step_by(PIECE as usize) {
         let read = gate.read(start * SECTOR_BYTES, (PIECE * SECTOR_BYTES) as usize);
@@ -268,7 +269,7 @@ async fn change(
     }
 }
 
-/// Only an origin that fails may fail a client, and only where it is written to directly.
+/// Only a failing origin may fail a client, and only where writes go to the origin directly.
 fn failed(bench: &Bench, what: &str, error: block::IoError) {
     if bench.case.origin_fails == 0.0 || !bench.is_direct() {
         bench.violate(format!("a {what} failed: {error}"));

@@ -1,15 +1,16 @@
-//! Write-back on trial: what may be lost with the SSDs, and what may not.
+//! Write-back on trial: the data that may be lost with the SSDs, and the data that may not.
 //!
-//! [`History`] is the checker. It learns when writes and flushes began and were
-//! answered, and shares no code with the engine. A [`Case`] is lives of a daemon that
-//! serves a volume by its log, each cut short at any disk operation, with or without the
-//! power of the origin and of either device of the pool. A case passes if
+//! [`History`] is the checker. The checker learns when writes and flushes began and were answered,
+//! and shares no code with the engine. A [`Case`] is lives of a daemon that serves a volume by its
+//! log. Each life is cut short at any disk operation, with or without the power of the origin and
+//! of either device of the pool. A case passes if
 //!
-//! - no acknowledged write is lost while a copy or the origin has it;
-//! - what was flushed, or forced, is durable;
-//! - the origin alone, as if the pool were destroyed at each cut, is an earlier state,
-//!   also after a power cut of its own, and lacks no more than `max_lag`; of a log with a
-//!   journal once that is replayed, as it reads or after a power cut. Of a log that keeps no order each sector alone is something that was written there, and lacks no more;
+//! - no acknowledged write is lost while a copy or the origin has the write;
+//! - flushed and forced writes are durable;
+//! - the origin alone, as if the pool were destroyed at each cut, is an earlier state, also after a
+//!   power cut of its own, and lacks no more than `max_lag`. A log with a journal is judged once
+//!   the journal is replayed, as it reads or after a power cut. With a log that keeps no order each
+//!   sector alone holds a value that was written there, and lacks no more;
 //! - no client is given an error, and every life ends.
 
 mod bench;

@@ -1,5 +1,5 @@
-//! What is left of a volume whose log is destroyed: the bytes of its origin, once the journal
-//! is replayed as it was found.
+//! The remains of a volume with a destroyed log: the bytes of its origin, once the journal is
+//! replayed as found.
 
 use block::{
     Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Pool, SECTOR_BYTES,
@@ -11,8 +11,7 @@ use sim::Medium;
 use std::cell::RefCell;
 use writelog::Journal;
 
-/// Carries out what `journal`, or whatever is there, has for the origin; whether it had
-/// something.
+/// Replays `journal`, or whatever is there, to the origin. Returns true if the journal had records.
 pub(crate) fn replay(
     journal: &Medium,
     sectors: Sectors,
@@ -53,7 +52,7 @@ fn refused() -> IoError {
     IoError::new(Kind::Other, "it is only read")
 }
 
-/// A disk as it was found.
+/// A disk as found, for reading alone.
 struct Found {
     geometry: Geometry,
     medium: Medium,
@@ -94,7 +93,7 @@ impl Device for Found {
     }
 }
 
-/// Bytes that are a disk.
+/// Bytes as a disk.
 struct Bytes {
     geometry: Geometry,
     bytes: RefCell<Vec<u8>>,
@@ -134,7 +133,7 @@ impl Device for Bytes {
         Ok(())
     }
 
-    /// What was discarded may read as anything.
+    /// Discarded bytes may have any value.
     async fn discard(&self, extent: Extent) -> IoResult {
         self.with(extent, |_| {})
     }

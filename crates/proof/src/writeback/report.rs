@@ -1,14 +1,14 @@
-//! What a case of write-back met, and what many met together.
+//! The situations of a case of write-back, and those of many cases together.
 
 use crate::violation::Violation;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use writelog::{Cleaning, Stage};
 
-/// What a cut landed in, or what befell a case beside cuts.
+/// The situation that a cut landed in, or an event of a case beside cuts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Landing {
-    /// This was under way.
+    /// This stage was under way.
     Amid(Stage),
     /// The daemon was opening its log.
     Opening,
@@ -16,14 +16,14 @@ pub enum Landing {
     Torn,
     /// A device of the pool was unplugged under the daemon.
     Unplugged,
-    /// A daemon started without one.
+    /// A daemon started without a device of the pool.
     Missing,
     /// The origin alone was judged after a replay of the journal.
     Replayed,
 }
 
 impl Landing {
-    /// All that a log of that order may meet.
+    /// All situations that a log of that order may meet.
     pub fn all(cleaning: Cleaning) -> impl Iterator<Item = Landing> {
         let stages = Stage::of(cleaning).iter().copied().map(Landing::Amid);
         let others = [
@@ -36,7 +36,7 @@ impl Landing {
         stages.chain(others).chain(replayed)
     }
 
-    /// Its name in reports.
+    /// The name in reports.
     pub fn name(self) -> String {
         match self {
             Landing::Amid(stage) => format!("amid {stage:?}"),
@@ -54,7 +54,7 @@ pub struct Report {
     pub cuts: u64,
     /// Times that the origin alone was judged, as if the pool were destroyed.
     pub destroyed: u64,
-    /// What was wrong; the first of it.
+    /// The first violation.
     pub violation: Option<String>,
     landed: BTreeMap<Landing, u64>,
 }
@@ -72,7 +72,7 @@ pub struct Totals {
     cuts: u64,
     destroyed: u64,
     landed: BTreeMap<Landing, u64>,
-    /// The seeds that failed, with what was wrong.
+    /// The seeds that failed, each with its violation.
     pub violations: Vec<(u64, String)>,
 }
 
@@ -87,9 +87,9 @@ pub struct Summary {
     pub cuts: u64,
     /// Times that the origin alone was judged.
     pub destroyed: u64,
-    /// How often a cut landed in each situation.
+    /// Cuts that landed in each situation.
     pub landed: BTreeMap<String, u64>,
-    /// What was wrong.
+    /// The violations.
     pub violations: Vec<Violation>,
     /// Cases a second.
     pub cases_per_second: f64,

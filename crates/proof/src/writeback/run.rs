@@ -16,8 +16,8 @@ use std::ops::Range;
 use std::rc::Rc;
 use writelog::Cleaning;
 
-/// How long a life may last: where a load takes longer than `max_lag`, each write waits for as
-/// long as the pace lets it at most, a second.
+/// Time limit of a life. Where a load takes longer than `max_lag`, each write waits for the longest
+/// time that the pace allows, a second.
 const LIFE_MAX: Nanos = Nanos::from_secs(1000);
 
 /// Runs a case. A panic is a violation.
@@ -80,7 +80,7 @@ fn run_once(case: Case) -> Report {
     bench.report.take()
 }
 
-/// One life; whether there is to be another.
+/// Runs one life. Returns true if another life follows.
 fn one_life(sim: &mut Sim, bench: &Rc<Bench>, cut: Option<Cut>) -> bool {
     let steps = sim.world().steps();
     sim.world_mut()
@@ -97,7 +97,7 @@ fn one_life(sim: &mut Sim, bench: &Rc<Bench>, cut: Option<Cut>) -> bool {
         Watched::new(living.clone(), life::live(living, local, cut))
     });
     let died = outcome == Outcome::PowerCut;
-    // What the dead daemon had in flight ends when the disks are taken over.
+    // The dead daemon's operations in flight end when the disks are taken over.
     drop(sim.driver());
     if !died && outcome != Outcome::Done {
         bench.violate(format!("the daemon did not end: {outcome:?}"));

@@ -21,7 +21,7 @@ fn daemons_that_are_killed_lose_and_make_up_nothing() {
     );
 }
 
-/// `docs/crash-laboratory.md` says what the engine was wrong about in these.
+/// `docs/crash-laboratory.md` describes the engine's faults that these seeds found.
 #[test]
 fn seeds_that_found_something_stay_right() {
     for seed in [730437, 818353, 871920, 879713, 881410, 954915] {
@@ -70,7 +70,7 @@ fn a_flipped_bit_anywhere_is_found_or_harmless() {
     }
 }
 
-/// The canary of flips: what they must find, done in a way that nothing can.
+/// The canary of flips: forges damage that the examination must find, as no flip can.
 #[test]
 fn marks_that_were_sealed_without_their_bits_are_seen_by_what_is_served() {
     for seed in [1, 3] {

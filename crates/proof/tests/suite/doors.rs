@@ -1,5 +1,5 @@
-//! Doors of a volume that come and go while a node runs: every change from some to others, each
-//! of which may fail, on a node in virtual time.
+//! Frontends of a volume that come and go while a node runs: every change from one set to another,
+//! with an opening that fails, on a node in virtual time.
 
 use block::{Env, Gate, Geometry, IoError, IoResult, Kind, Nanos, Sectors};
 use control::config::{Config, parse};
@@ -25,7 +25,7 @@ origin = "disk"
 pool = "fast"
 "#;
 
-/// What is open, and which opening is to fail.
+/// The open frontends, and the number of the opening that is to fail.
 #[derive(Default)]
 struct Board {
     open: RefCell<BTreeSet<String>>,
@@ -51,7 +51,7 @@ impl Board {
     }
 }
 
-/// Which doors a frontend has.
+/// The kind of a frontend.
 #[derive(Clone, Copy)]
 enum Which {
     Nbd,
@@ -59,7 +59,7 @@ enum Which {
     Guests,
 }
 
-/// Opens and closes what it is to, and takes its time.
+/// A frontend that records its openings and closings, and takes its time.
 struct Recorder {
     which: Which,
     board: Rc<Board>,
@@ -132,7 +132,7 @@ impl Frontend<ServedVolume<SimDriver>> for Recorder {
     fn stats(&self, _: &mut Status) {}
 }
 
-/// A configuration of a volume that has these doors of its own, or none.
+/// A configuration of a volume with these frontends of its own, or none.
 fn config(shared: bool, ublk: bool, guests: &[&str]) -> Config {
     let mut text = CONFIG.to_owned() + &format!("shared = {shared}\n[[listen]]\nunix = \"/nbd\"\n");
     if ublk {
@@ -147,7 +147,7 @@ fn config(shared: bool, ublk: bool, guests: &[&str]) -> Config {
     config
 }
 
-/// All that a volume may have.
+/// All configurations of a volume's frontends.
 fn all(shared: bool) -> Vec<Config> {
     let sockets = ["/a", "/b"];
     let mut all = Vec::new();
@@ -161,7 +161,7 @@ fn all(shared: bool) -> Vec<Config> {
     all
 }
 
-/// The doors that a configuration says, for people.
+/// The frontends of a configuration, as text.
 fn doors(config: &Config) -> BTreeSet<String> {
     let doors = config.doors("data");
     let guests = doors
@@ -173,7 +173,8 @@ fn doors(config: &Config) -> BTreeSet<String> {
     guests.chain(ublk).chain(nbd).collect()
 }
 
-/// From one to the other while the node runs, with one opening that fails: how many there were.
+/// Changes one configuration to another while the node runs, with one opening that fails. Returns
+/// the number of openings.
 async fn change(
     machine: &Rc<Machine>,
     platform: SimPlatform,
@@ -199,7 +200,7 @@ async fn change(
     let openings = board.openings.get();
     let met = fails.is_some_and(|number| number < openings);
     assert_eq!(done.is_err(), met, "{done:?}");
-    // Where it has ended, the configuration says what is there.
+    // The running configuration names the frontends that are open.
     let says = node.ask(Request::Configuration).await;
     let Ok(Reply::Configuration(says)) = says else {
         panic!("no configuration: {says:?}");
@@ -209,7 +210,7 @@ async fn change(
     if !met {
         assert_eq!(running, doors(to));
     }
-    // It goes on from there once nothing is in the way.
+    // The reload goes on from there once no opening fails.
     board.fails.set(None);
     node.ask(Request::Reload)
         .await

@@ -1,4 +1,4 @@
-//! The campaigns, each for a few seeds, and cases of theirs that were faults.
+//! The campaigns, each for a few seeds, and cases that once found faults.
 
 mod cachesim;
 mod crash;

@@ -36,7 +36,7 @@ origin = "mirror"
 pool = "fast"
 "#;
 
-/// A node with a mirror that is to be scrubbed every `interval`, whatever test is run on it.
+/// Runs `test` on a node with a mirror that is to be scrubbed every `interval`.
 fn on_a_mirror(interval: &str, test: impl AsyncFnOnce(Bench) + 'static) {
     on_mirrors(CONFIG.replace("INTERVAL", interval), 16, test);
 }
@@ -91,8 +91,8 @@ impl Bench {
         node.expect("it starts")
     }
 
-    /// Looks at the arrays after each of these spans of a node's life, in seconds, which ends
-    /// in order. `begun` is called once it serves.
+    /// Looks at the arrays after each of these spans, in seconds, of a node's life, which ends in
+    /// order. `begun` is called once the node serves.
     async fn watch(&self, spans: &[u64], begun: impl FnOnce()) -> Vec<Vec<Array>> {
         let timer = self.local.env().timer;
         let node = self.serve().await;
@@ -118,7 +118,7 @@ impl Bench {
     }
 }
 
-/// What is left of a minute, which is when a scrub began or ended.
+/// The hours of a span. A minute or two of difference is the time of a scrub's begin or end.
 fn hours(span: Option<u64>) -> Option<u64> {
     span.map(|seconds| (seconds + 120) / 3600)
 }

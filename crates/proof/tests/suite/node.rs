@@ -27,7 +27,8 @@ fn lives_of_a_write_back_volume_lose_and_make_up_nothing() {
     }
 }
 
-/// `docs/node-campaign.md` says what the node, or the campaign, was wrong about in these.
+/// `docs/node-campaign.md` describes the faults, of the node or the campaign, that these seeds
+/// found.
 #[test]
 fn seeds_that_found_something_stay_right() {
     all_right([8, 108, 6170, 50378].into_iter());

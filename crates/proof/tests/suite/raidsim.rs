@@ -3,12 +3,12 @@
 use proof::raidsim::{Class, Scenario, Totals, replay, run, run_scenario};
 
 const SEEDS: u64 = 300;
-/// Seeds that found something once.
+/// Seeds that once found a fault.
 const FOUND: [u64; 21] = [
     626, 1376, 1387, 1623, 1807, 1825, 2573, 2875, 4400, 4621, 4843, 5619, 6647, 14025, 14745,
     15538, 23657, 29704, 98, 503686, 505028,
 ];
-/// Seeds whose trouble found something.
+/// Seeds with a trouble that once found a fault.
 const FOUND_IN_TROUBLE: [u64; 39] = [
     486, 4457, 780, 1294, 2195, 4404, 6001171, 6006493, 6007976, 6008649, 6009279, 7002294,
     7006129, 7009071, 8589, 9007134, 9010707, 10101647, 10206883, 10229241, 11007826, 12079995,

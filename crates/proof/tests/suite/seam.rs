@@ -42,7 +42,7 @@ fn in_the_simulator(scenario: &Scenario) -> Record {
 fn on_real_files(scenario: &Scenario) -> Record {
     let name = format!("seam-{}", scenario.seed);
     let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // Left over from a run that was stopped.
+    // The files of a run that was stopped.
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir).unwrap();
     let mut host = Uring::new(Options::default()).unwrap();

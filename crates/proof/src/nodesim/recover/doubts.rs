@@ -1,4 +1,4 @@
-//! What is damaged, away or changed beside a log: refused and named, or without any effect.
+//! Damaged, missing or changed devices beside a log: refused and named, or without any effect.
 
 use super::rig::{OWED, Rig, noise};
 use super::{ORDERS, pending};
@@ -8,14 +8,14 @@ use simnode::{Direct, Running};
 use writelog::Cleaning;
 
 impl Rig {
-    /// A disk's bytes become others.
+    /// Changes a disk's bytes.
     fn spoil(&mut self, path: &'static str, change: impl FnOnce(&mut [u8])) {
         let mut bytes = self.bytes(path);
         change(&mut bytes);
         self.overwrite(path, bytes);
     }
 
-    /// Spoils a block that a log has, of those that the origin lacks.
+    /// Spoils a block of a log that the origin lacks.
     fn spoil_record(&mut self, path: &'static str) {
         let block = self.holds[OWED][128 << 10..][..4096].to_vec();
         self.spoil(path, |bytes| {
@@ -25,7 +25,7 @@ impl Rig {
         });
     }
 
-    /// The pool has nothing, and neither has the file beside it.
+    /// The pool is blank, and so is its witness.
     fn lose_pool(&mut self) {
         self.spoil("/ssd", |bytes| bytes.fill(0));
         let work = async |platform: simnode::SimPlatform| {
@@ -84,7 +84,7 @@ fn whoever_asks_gets_what_is_not_damaged_and_the_rest_is_named() {
             .chunks_exact(64 << 10)
             .zip(rig.holds[OWED].chunks_exact(64 << 10));
         assert_eq!(blocks.filter(|(has, held)| has == held).count(), 3);
-        // It begins with another log.
+        // The volume begins with another log.
         rig.machine.give_back("/log1");
         let (_, copies) = rig.serve().expect("it is served");
         assert_eq!(copies, 2);
@@ -163,7 +163,7 @@ fn a_changed_origin_is_known_though_the_pool_and_its_file_are_lost() {
         rig.medium("/archive", true) == changed,
         "it was overwritten"
     );
-    // Also with the pool alone, which is what it was.
+    // Also with the unchanged pool alone.
     let mut rig = Rig::new(Cleaning::Ordered);
     rig.lose_pool();
     let (held, _) = rig.serve().expect("it is served");
@@ -184,7 +184,7 @@ fn noise_in_a_first_superblock_has_no_effect() {
             rig.has_it_all(2);
         }
     }
-    // Nor if nothing else says so.
+    // Nor if no other place records that.
     let mut rig = Rig::new(Cleaning::Ordered);
     rig.spoil("/log0", whole);
     rig.machine.pull("/log1");
@@ -192,7 +192,7 @@ fn noise_in_a_first_superblock_has_no_effect() {
     rig.has_it_all(1);
 }
 
-/// The origin is another for a day, and each attempt to serve it is refused.
+/// The origin is another for a day, and each attempt to serve the volume is refused.
 #[test]
 fn thousands_of_refused_openings_leave_a_log_as_it_was() {
     let mut rig = Rig::new(Cleaning::Ordered);

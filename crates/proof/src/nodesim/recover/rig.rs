@@ -1,4 +1,4 @@
-//! A machine whose volume owes something to its origin, and no daemon runs.
+//! A machine without a daemon, on which a volume has dirty data.
 
 pub(super) use crate::nodesim::logged::recovered;
 use crate::nodesim::logged::{BUFFER_BYTES, LOG_MIB, configuration, disk};
@@ -12,28 +12,28 @@ use std::path::Path;
 use std::rc::Rc;
 use writelog::Cleaning;
 
-/// The configuration, with what is owed for longer than a test takes.
+/// The configuration, with a lag that is longer than a test.
 pub(super) fn text_of(cleaning: Cleaning) -> String {
     configuration("archive", cleaning, "max_lag = \"10min\"")
 }
 
-/// What the machine has besides.
+/// Devices of the machine that the volume does not use.
 const SPARES: [&str; 3] = ["/spare", "/small", "/other"];
 pub(super) const ALL: [&str; 8] = [
     "/archive", "/ssd", "/log0", "/log1", "/journal", "/spare", "/small", "/other",
 ];
-/// Of the volume: what a record of its origin has is next to nothing of it.
+/// The size of the volume: the record of its origin covers next to nothing.
 const MIB: usize = 32;
 pub(super) const SIZE: usize = MIB << 20;
-/// What is written at first, and cached.
+/// Bytes of the first write, which are cached.
 pub(super) const BYTES: usize = 1 << 20;
-/// What is owed, in bytes of the volume.
+/// The dirty bytes of the volume.
 pub(super) const OWED: std::ops::Range<usize> = 256 << 10..512 << 10;
 
-/// A device is read in pieces of so many bytes.
+/// Bytes of one read of a whole device.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// A machine, and what its volume has to hold.
+/// A machine, and the bytes that its volume has to hold.
 pub(super) struct Rig {
     sim: Sim,
     pub(super) machine: Rc<Machine>,
@@ -54,7 +54,7 @@ pub(super) fn configured(text: &str) -> Rc<Config> {
     Rc::new(check_alone(text, &[]).expect("a sound configuration"))
 }
 
-/// All that a device has.
+/// All bytes of a device.
 async fn whole(device: &impl Device, pool: &Pool) -> Vec<u8> {
     let bytes = device.geometry().sectors.bytes() as usize;
     let mut all = Vec::with_capacity(bytes);
@@ -101,7 +101,7 @@ impl Rig {
         rig
     }
 
-    /// Runs `work` on the machine, until it ends or the power is cut.
+    /// Runs `work` on the machine, until `work` ends or the power is cut.
     pub(super) fn run<T: 'static, F: Future<Output = T> + 'static>(
         &mut self,
         work: impl FnOnce(SimPlatform) -> F + 'static,
@@ -123,8 +123,8 @@ impl Rig {
         came
     }
 
-    /// A daemon that is killed while the volume owes what `OWED` has; all of it is cached as it
-    /// was before.
+    /// Runs a daemon that is killed while `OWED` is dirty. The earlier bytes of `OWED` are all
+    /// cached.
     fn live(&mut self) {
         let (config, first) = (self.config.clone(), self.holds[..BYTES].to_vec());
         let later = noise(2, OWED.len());
@@ -160,7 +160,7 @@ impl Rig {
                 for at in (0..BYTES as u64).step_by(64 << 10) {
                     client.gate().read(at, 64 << 10).await.expect("a read");
                 }
-                // The region of it is written no more, and what is cached survives a kill.
+                // The region is written no more, and cached lines survive a kill.
                 env.timer.sleep(Nanos::from_secs(15)).await;
             }
             write(OWED.start, &later).await;
@@ -193,7 +193,7 @@ impl Rig {
         self.medium(path, false)
     }
 
-    /// All that there is, but for what is away.
+    /// The bytes of all devices that are there, and of the files beside.
     pub(super) fn everything(&mut self) -> Vec<Vec<u8>> {
         let mut all: Vec<_> = ALL.iter().map(|path| self.bytes(path)).collect();
         let beside = self.run(async |platform| {
@@ -211,7 +211,7 @@ impl Rig {
         all
     }
 
-    /// What `pool recover` says.
+    /// Runs `pool recover`. Returns its output.
     pub(super) fn recover(
         &mut self,
         wish: Wish,
@@ -242,7 +242,7 @@ impl Rig {
         assert!(self.everything() == before, "{said}: it changed something");
     }
 
-    /// Writes `bytes` to a disk, as somebody else.
+    /// Writes `bytes` to a disk, as a foreign writer.
     pub(super) fn overwrite(&mut self, path: &'static str, bytes: Vec<u8>) {
         let work = async move |platform: SimPlatform| -> IoResult {
             let device = control::config::Device::parse("name = \"a\"\npath = \"/a\"").unwrap();
@@ -258,7 +258,7 @@ impl Rig {
         self.run(work).expect("nothing cuts its power").unwrap();
     }
 
-    /// The file beside the log is lost.
+    /// The witness of the log is lost.
     pub(super) fn lose_witness(&mut self) {
         let work = async |platform: SimPlatform| {
             let volume = control::config::Name::new("db").unwrap();
@@ -273,7 +273,8 @@ impl Rig {
         self.run(work).expect("nothing cuts its power");
     }
 
-    /// Starts a daemon: the first of what it holds, and how many copies there are; or why it is not served.
+    /// Starts a daemon. Returns the first bytes of the volume and the number of copies, or the
+    /// reason why the volume is not served.
     pub(super) fn serve(&mut self) -> Result<(Vec<u8>, u32), String> {
         let config = self.config.clone();
         let served = self.run(async move |platform| {
@@ -287,7 +288,7 @@ impl Rig {
             };
             let log = status.volumes[0].write_back.as_ref();
             let copies = log.expect("its log").copies;
-            // What the pool has of it is loaded meanwhile.
+            // The pool's lines of the volume are loaded meanwhile.
             env.timer.sleep(Nanos::from_secs(1)).await;
             let mut held = Vec::new();
             for at in (0..BYTES as u64).step_by(64 << 10) {
@@ -301,13 +302,14 @@ impl Rig {
         served.expect("nothing cuts its power")
     }
 
-    /// The origin has what the volume held, also after a cut of the power, and is served.
+    /// True if a superblock of a log records dirty data.
     fn owes(&mut self) -> bool {
         let logs = self.run(async |platform| platform.logs().await.unwrap());
         let logs = logs.expect("nothing cuts its power");
         logs.iter().any(|log| log.superblock.owes)
     }
 
+    /// Checks that the origin has the volume's bytes, also after a cut of the power, and is served.
     #[track_caller]
     pub(super) fn has_it_all(&mut self, copies: u32) {
         assert!(

@@ -1,4 +1,4 @@
-//! Clients of a write-back volume, and reading all of it back.
+//! Clients of a write-back volume, and the reading back of all its sectors.
 
 use super::outside::{Outside, SECTORS};
 use crate::stamp::{self, ANYTHING, Value, ZERO};
@@ -9,10 +9,10 @@ use std::ops::Range;
 use std::rc::Rc;
 
 pub(super) const CLIENTS: u64 = 3;
-/// Sectors of a read when all is read.
+/// Sectors of one read when all is read.
 const PIECE: u64 = 64;
 
-/// What clients do.
+/// The operations of clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mood {
     Mixed,
@@ -24,7 +24,7 @@ fn bytes(sectors: &Range<u64>) -> u64 {
     (sectors.end - sectors.start) * SECTOR_BYTES
 }
 
-/// Of client `number` alone.
+/// Sectors of client `number` alone.
 fn place(rng: &mut Rng, number: u64, mood: Mood) -> Range<u64> {
     let part = SECTORS / CLIENTS / 8 * 8;
     let start = number * part + rng.below(part - 24);
@@ -136,7 +136,7 @@ impl Work {
     }
 }
 
-/// Each sector that was read, from `first` on, is one that may be there.
+/// Checks that each sector that was read, from `first` on, has an allowed value.
 fn check(outside: &Outside, first: u64, read: &[u8]) {
     for (sector, bytes) in (first..).zip(read.chunks_exact(SECTOR_BYTES as usize)) {
         let allowed = outside.history.borrow().may_read(sector as usize);
@@ -149,7 +149,7 @@ fn check(outside: &Outside, first: u64, read: &[u8]) {
     }
 }
 
-/// All that is read is what may be there, and from then on it is what is there.
+/// Reads back all sectors. Each value must be allowed, and is the sector's value from then on.
 pub(super) async fn read_back(outside: &Outside, client: &Client) {
     for start in (0..SECTORS).step_by(PIECE as usize) {
         let length = (PIECE * SECTOR_BYTES) as usize;
@@ -169,7 +169,7 @@ pub(super) async fn read_back(outside: &Outside, client: &Client) {
     }
 }
 
-/// As far as it can be read, all is what may be there.
+/// Checks all sectors that can be read.
 pub(super) async fn look(outside: &Outside, client: &Client) {
     for start in (0..SECTORS).step_by(PIECE as usize) {
         let length = (PIECE * SECTOR_BYTES) as usize;

@@ -1,9 +1,9 @@
-//! What befalls the devices of a write-back volume between two lives of its node.
+//! Faults of the devices of a write-back volume between two lives of its node.
 //!
 //! Invariants:
 //!     one fault at a time ⟹ the next life is served
-//!     two at a time ⟹ an attempt comes first, in which being refused is allowed, and older bytes
-//!                      are not; then one of them is mended
+//!     two at a time ⟹ an attempt comes first, in which a refusal is allowed, and older bytes are
+//!                      not; then one of them is mended
 //!     an attempt was refused ⟹ it has written nothing
 
 use super::client;
@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use writelog::Cleaning;
 
-/// How long an attempt may take.
+/// Time limit of an attempt.
 const SOON: Nanos = Nanos::from_secs(30);
 const BLOCKS: u64 = LOG_MIB << 8;
 
@@ -31,12 +31,12 @@ const BLOCKS: u64 = LOG_MIB << 8;
 pub(super) struct Damage {
     copy: usize,
     at: Lba,
-    /// What rot has taken, and what is there instead; none of a block that cannot be read.
+    /// The bytes before rot, and after; none for a block that cannot be read.
     rot: Option<[Vec<u8>; 2]>,
 }
 
 impl Damage {
-    /// What makes it unreadable.
+    /// The rule that makes the block unreadable.
     pub(super) fn rule(&self, outside: &Outside) -> Option<Rule> {
         self.rot.is_none().then(|| Rule {
             disk: outside.machine.target(LOGS[self.copy]),
@@ -48,7 +48,7 @@ impl Damage {
     }
 }
 
-/// What became of an attempt to serve.
+/// The outcome of an attempt to serve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Attempt {
     Served,
@@ -59,7 +59,7 @@ pub(super) struct Harms {
     outside: Rc<Outside>,
     rng: Rng,
     blank: Image,
-    /// The devices of a log that was given up.
+    /// The devices of a discarded log.
     old: Option<[Image; 2]>,
 }
 
@@ -74,7 +74,7 @@ fn block_of(block: u64) -> Lba {
 }
 
 impl Harms {
-    /// Of devices that are blank still.
+    /// Harms of devices that are still blank.
     pub(super) fn new(outside: Rc<Outside>, rng: Rng) -> Harms {
         let blank = outside.media.logs[0].save();
         Harms {
@@ -89,7 +89,7 @@ impl Harms {
         (0..len).map(|_| self.rng.bits() as u8).collect()
     }
 
-    /// Harms something before life `number`; the damage that is there in it.
+    /// Harms a device before life `number`. Returns the damage that is there during that life.
     pub(super) fn befall(&mut self, sim: &mut Sim, number: u64) -> Option<Damage> {
         if number == 0 {
             return None;
@@ -101,7 +101,7 @@ impl Harms {
             1 if both => self.lose_witness(),
             2 if both => return self.damaged_beside(),
             3 | 4 => self.damaged_alone(sim),
-            // What a cut took from one copy the other alone may have.
+            // The other copy alone may have the writes that a cut took from one copy.
             5 if both && !self.outside.was_cut.get() => self.restore_an_image(),
             6 => self.other_origin(sim),
             7 | 8 if both => match self.old.is_some() {
@@ -113,7 +113,7 @@ impl Harms {
         None
     }
 
-    /// After a kill, what is dirty is counted without a daemon.
+    /// After a kill, dirty data is counted without a daemon.
     fn looks(&mut self, sim: &mut Sim) {
         let outside = self.outside.clone();
         if !self.rng.chance(0.2) || outside.was_cut.get() || !outside.is_dirty() {
@@ -165,8 +165,9 @@ impl Harms {
         self.outside.meet(Class::NoWitness);
     }
 
-    /// Blocks of records that no other record calls durable or complete. Rot there is a write
-    /// that a power cut tore, or that the device acknowledged and lost: a sole copy shows no difference.
+    /// Blocks of records that no other record marks as durable or complete. Rot there looks like a
+    /// write that a power cut tore, or that the device acknowledged and lost. A sole copy shows no
+    /// difference.
     fn unproved(&self, medium: &Medium, log: Uuid) -> BTreeSet<u64> {
         let record = |block: u64| {
             let bytes = bytes(medium, block_of(block), BLOCK_BYTES);
@@ -182,7 +183,7 @@ impl Harms {
             .collect()
     }
 
-    /// Damages a block of a copy that counts and has something; of one that is to be `alone`, no
+    /// Damages a used block of a current copy. A copy that is to be `alone` gets no damage in a
     /// record that may never have been whole.
     fn damage(&mut self, alone: bool) -> Option<Damage> {
         let known = self.outside.known()?;
@@ -224,7 +225,7 @@ impl Harms {
         Some(Damage { copy, at, rot })
     }
 
-    /// Undoes damage that nobody has written over.
+    /// Undoes damage that no write has replaced.
     pub(super) fn mend(&self, damage: Option<Damage>) {
         let Some(Damage { copy, at, rot }) = damage else {
             return;
@@ -261,7 +262,7 @@ impl Harms {
                 Class::BesideBlank
             }
             (true, false) => {
-                // It has nothing to lose with its power.
+                // Makes the other copy durable, so that pulling its device loses nothing.
                 log.restore(&was);
                 outside.machine.pull(path);
                 Class::Sole
@@ -280,7 +281,7 @@ impl Harms {
         self.mend(Some(damage));
     }
 
-    /// A device of the log is what it was in the middle of the life before.
+    /// A device of the log goes back to the middle of the life before.
     fn restore_an_image(&mut self) {
         let copy = self.rng.below(2) as usize;
         if let Some(image) = self.outside.images.borrow_mut()[copy].take() {
@@ -289,7 +290,7 @@ impl Harms {
         }
     }
 
-    /// Another disk takes the origin's place for a while; nothing is written to it. One with the
+    /// Another disk takes the origin's place for a while, and must not be written. A disk with the
     /// origin's serial number is recognised only while few blocks are dirty.
     fn other_origin(&mut self, sim: &mut Sim) {
         let outside = self.outside.clone();
@@ -317,7 +318,8 @@ impl Harms {
         outside.media.origin.restore(&was);
     }
 
-    /// The log is given up while data are dirty: the origin goes on as the earlier state it is.
+    /// The log is discarded while data is dirty: the origin goes on as the earlier state that it
+    /// is.
     fn give_up(&mut self, sim: &mut Sim) {
         let outside = self.outside.clone();
         if !outside.is_dirty() || outside.was_cut.get() {
@@ -329,7 +331,7 @@ impl Harms {
         }
         self.lose_witness();
         outside.judge();
-        // Nobody cuts its power in between.
+        // The origin's power is not cut in between, so its content counts as durable.
         outside.media.origin.restore(&outside.media.origin.save());
         let image = values(&outside.image(false));
         outside.history.replace(History::from_image(&image));
@@ -337,7 +339,7 @@ impl Harms {
         outside.meet(Class::GivenUp);
     }
 
-    /// Devices of the log that was given up are back for one start.
+    /// Devices of the discarded log are back for one start.
     fn old_log(&mut self, sim: &mut Sim) {
         let outside = self.outside.clone();
         let Some(old) = self.old.take() else {
@@ -366,8 +368,8 @@ impl Harms {
         }
     }
 
-    /// Starts a node without clients, and looks at all that it serves within `span`, if what it
-    /// reads is to be `judged`.
+    /// Starts a node without clients. Checks all that the node serves within `span` if its reads
+    /// are to be `judged`.
     fn attempt(&self, sim: &mut Sim, rule: Option<Rule>, span: Nanos, judged: bool) -> Attempt {
         let outside = self.outside.clone();
         let media = &outside.media;
@@ -408,7 +410,7 @@ impl Harms {
     }
 }
 
-/// Whether it is served within `span`; ends it in order then.
+/// Returns true if the volume is served within `span`; ends the node in order then.
 async fn serve(outside: Rc<Outside>, local: Local<SimDriver>, span: Nanos, judged: bool) -> bool {
     let env = local.env();
     env.timer.sleep(Nanos(1)).await;

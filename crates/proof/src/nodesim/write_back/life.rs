@@ -1,4 +1,4 @@
-//! One life of a node with a write-back volume, and what befalls its devices meanwhile.
+//! One life of a node with a write-back volume, and the faults of its devices meanwhile.
 
 use super::client::{self, CLIENTS, Mood};
 use super::harm::Damage;
@@ -13,7 +13,7 @@ use sim::{Class as Fault, Effect, Ops, Plan, Rng, Rule, Sim, SimDriver, When};
 use simnode::{Client, Direct, Running, SimPlatform};
 use std::rc::Rc;
 
-/// How long it may take until a device of the log takes part again.
+/// Time limit of a returned log device to take part again.
 const BACK_MAX: Nanos = Nanos::from_secs(90);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,7 +23,7 @@ enum End {
     Stop,
 }
 
-/// What befalls a node while clients use it.
+/// An event that befalls a node while clients use the node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Strike {
     Nothing,
@@ -32,10 +32,10 @@ enum Strike {
     Back(usize),
     /// The n-th metadata write of a copy fails.
     Metadata(usize, u64),
-    /// That of the file beside the log.
+    /// The n-th write of the witness fails.
     Witness(u64),
     Pause(Nanos),
-    /// The log is given up, and begun again.
+    /// The log is discarded, and begun again.
     Mode,
 }
 
@@ -77,7 +77,7 @@ fn plan(outside: &Outside, strike: Strike, damage: Option<&Damage>) -> Plan {
     }
 }
 
-/// What a life is.
+/// The course of a life.
 #[derive(Clone, Copy)]
 struct Course {
     number: u64,
@@ -86,7 +86,7 @@ struct Course {
     mood: Mood,
 }
 
-/// Lives once; a damaged copy is the only fault of its life.
+/// Runs one life; a damaged copy is the only fault of its life.
 pub(super) fn one(
     outside: &Rc<Outside>,
     sim: &mut Sim,
@@ -139,7 +139,7 @@ pub(super) fn one(
         outside.meet(Class::OnlyZeroes);
     }
     outside.judge();
-    // One that was lost has no part in what follows before a life with both.
+    // A lost device has no part in the checks before a life with both.
     LOGS.iter().for_each(|log| outside.machine.give_back(log));
     let tried_again = matches!(course.strike, Strike::Metadata(..) | Strike::Witness(_));
     for event in outside.machine.take_events() {
@@ -268,7 +268,7 @@ impl Living {
         }
     }
 
-    /// A device of the log that is back takes part again.
+    /// A returned device of the log takes part again.
     async fn taken_back(&self, copy: usize) {
         let timer = &self.env.timer;
         let end = timer.now() + BACK_MAX;
@@ -284,7 +284,7 @@ impl Living {
     }
 }
 
-/// Gives the log up and begins it, again and again, until clients are to end. Nothing refuses that.
+/// Discards the log and begins it, over and over, until clients are to end. No change is refused.
 async fn changes(outside: Rc<Outside>, node: Running, timer: Timer, mut rng: Rng) {
     while !outside.over.get() {
         let by_mode = ["write-through", "write-back"].map(|mode| Request::set_mode(VOLUME, mode));
@@ -306,7 +306,7 @@ async fn changes(outside: Rc<Outside>, node: Running, timer: Timer, mut rng: Rng
     }
 }
 
-/// An end in order leaves nothing dirty, unless metadata could not be written.
+/// An end in order leaves no dirty data, unless metadata could not be written.
 async fn stop(outside: &Outside, node: &Running, platform: &SimPlatform, course: Course) {
     let stopped = node.stop().await;
     if matches!(course.strike, Strike::Metadata(..) | Strike::Witness(_)) {

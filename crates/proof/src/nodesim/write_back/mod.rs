@@ -1,17 +1,17 @@
 //! A write-back volume in whole nodes, life after life: killed, cut from the power, paused, with
 //! devices that are away, damaged, restored from images or exchanged, and metadata that cannot be
-//! written. After each life all but its origin, and its journal, is taken for destroyed.
+//! written. After each life all but its origin, and its journal, counts as destroyed.
 //!
 //! A case passes if
 //!
-//! - every byte that is read is one that may be there, by a model that knows no log;
-//! - the origin alone is an earlier state, or, of a log without order, each sector of it is;
+//! - every byte that is read is allowed by a model that knows no log;
+//! - the origin alone is an earlier state, or, with a log without order, each of its sectors is;
 //! - one fault at a time costs no service and no request;
-//! - two faults at a time are loud: the volume is refused, or reads of what is lost fail;
-//! - what refuses a volume has written nothing, and once it is mended all is there.
+//! - two faults at a time are loud: the volume is refused, or reads of lost sectors fail;
+//! - a refused attempt has written nothing, and once the fault is mended all is there.
 //!
-//! The engine at each of its steps is the campaign's of `writeback`; here its superblocks, its
-//! witness and the cache behind it take part.
+//! The campaign of `writeback` tests the engine at each of its steps. This one adds the engine's
+//! superblocks, its witness and the cache behind the log.
 
 mod client;
 mod harm;
@@ -55,7 +55,7 @@ pub fn run(seed: u64) -> Report {
     })
 }
 
-/// Runs a campaign and prints its report; the error says what was wrong.
+/// Runs a campaign and prints its report. The error describes the failure.
 pub fn command(request: &Request) -> Result<(), String> {
     crate::campaign::command(request, run, replay)
 }

@@ -1,4 +1,4 @@
-//! What outlives a node with a write-back volume: its machine, what its volume may hold, the report.
+//! The state that outlives a node with a write-back volume: its machine, its history, the report.
 
 use super::report::{Class, Report};
 use crate::nodesim::logged::{BUFFER_BYTES, LOG_MIB, configuration, disk};
@@ -21,7 +21,7 @@ pub(super) const LOGS: [&str; 2] = ["/log0", "/log1"];
 pub(super) const JOURNAL: &str = "/journal";
 pub(super) const MAX_LAG: Nanos = Nanos::from_millis(500);
 pub(super) const SECTORS: u64 = 2048;
-/// How long a life may last, or an attempt that is refused again and again.
+/// Time limit of a life, or of an attempt that is refused over and over.
 pub(super) const LIFE_MAX: Nanos = Nanos::from_secs(2000);
 
 /// The bytes of the devices.
@@ -32,7 +32,7 @@ pub(super) struct Media {
     pub(super) witness: Medium,
 }
 
-/// What outlives a node.
+/// The state that outlives a node.
 pub(super) struct Outside {
     pub(super) seed: u64,
     pub(super) cleaning: Cleaning,
@@ -45,9 +45,10 @@ pub(super) struct Outside {
     pub(super) direct: Cell<bool>,
     /// Clients are to end.
     pub(super) over: Cell<bool>,
-    /// The last life ended with the power.
+    /// The last life ended with a loss of power.
     pub(super) was_cut: Cell<bool>,
-    /// The last life dirtied by zeroes and discards alone, which the origin's bytes do not show.
+    /// The last life's dirty data was zeroes and discards alone, which the origin's bytes do not
+    /// show.
     pub(super) was_zeroed: Cell<bool>,
     /// The devices of the log in the middle of the last life.
     pub(super) images: RefCell<[Option<Image>; 2]>,
@@ -71,7 +72,7 @@ impl Outside {
         self.over.get() || self.has_failed()
     }
 
-    /// What the log is known by, as the file beside it says.
+    /// The log's superblock in its witness.
     pub(super) fn known(&self) -> Option<LogSuperblock> {
         let mut bytes = vec![0; LOG_WITNESS_BYTES as usize];
         self.media.witness.latest(Lba::ZERO, &mut bytes);
@@ -79,7 +80,7 @@ impl Outside {
         LogSuperblock::newest([Some(first), Some(second)]).ok()
     }
 
-    /// Whether both copies count.
+    /// True if both copies are current.
     pub(super) fn has_both(&self) -> bool {
         self.known().is_some_and(|known| known.mask == [true; 2])
     }
@@ -93,7 +94,7 @@ impl Outside {
         bytes
     }
 
-    /// Whether the origin lacks something that was acknowledged.
+    /// True if the origin lacks an acknowledged write.
     pub(super) fn is_dirty(&self) -> bool {
         let judged = self
             .history
@@ -102,7 +103,7 @@ impl Outside {
         judged.is_ok_and(|earlier| earlier.missing_since.is_some())
     }
 
-    /// Blocks of the origin that surely lack something that was acknowledged.
+    /// Number of blocks of the origin that surely lack an acknowledged write.
     pub(super) fn dirty_blocks(&self) -> u64 {
         let history = self.history.borrow();
         let values = values(&self.image(false));
@@ -117,8 +118,8 @@ impl Outside {
         dirty.count() as u64
     }
 
-    /// The origin alone is an earlier state, or each sector of it is, also after a power cut
-    /// of its own; where it has a journal, once that is replayed.
+    /// Checks that the origin alone is an earlier state, or that each of its sectors is, also after
+    /// a power cut of its own. A journal is replayed first.
     pub(super) fn judge(&self) {
         for durable in [false, true] {
             let bytes = self.image(durable);
@@ -155,7 +156,7 @@ impl Outside {
         }
     }
 
-    /// Runs a node, or more of the machine, to its end; `None` if the power went.
+    /// Runs a node, or more of the machine, to its end. Returns `None` if the power went.
     pub(super) fn boot<T: 'static, F: Future<Output = T> + 'static>(
         &self,
         sim: &mut Sim,
@@ -169,7 +170,7 @@ impl Outside {
             ..Budget::default()
         });
         let (outcome, came) = run_alone(sim, work);
-        // What the dead node had in flight ends when the disks are taken over.
+        // The dead node's operations in flight end when the disks are taken over.
         drop(sim.driver());
         if !matches!(outcome, Outcome::Done | Outcome::PowerCut) {
             self.violate(format!("it does not end: {outcome:?}"));
@@ -178,13 +179,13 @@ impl Outside {
     }
 }
 
-/// What each sector says.
+/// The value of each sector.
 pub(super) fn values(bytes: &[u8]) -> Vec<Option<Value>> {
     let sectors = bytes.chunks_exact(SECTOR_BYTES as usize).zip(0..);
     sectors.map(|(bytes, at)| stamp::read(bytes, at)).collect()
 }
 
-/// The machine of the case of `seed`, whose devices are blank.
+/// The machine of the case of `seed`, with blank devices.
 pub(super) fn new(seed: u64, cleaning: Cleaning) -> (Rc<Outside>, Sim) {
     let limits = "max_lag = \"500ms\"\ndirty_max = \"1MiB\"";
     let text = configuration("origin", cleaning, limits);

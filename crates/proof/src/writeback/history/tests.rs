@@ -7,16 +7,16 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug)]
 enum Event {
     Begin(Range<usize>, Value),
-    /// The number of the operation, and whether it forced unit access.
+    /// The number of the operation, and true for forced unit access.
     Answer(usize, bool),
     BeginFlush,
     EndFlush(usize),
-    /// Whether answered writes are kept.
+    /// True if answered writes are kept.
     Cut(bool),
     Settle(usize, Value),
 }
 
-/// A disk, event by event: what may be on its medium at every instant.
+/// A disk, event by event: the values that its medium may hold at every instant.
 #[derive(Default)]
 struct Disk {
     /// Sectors, value, answered in which round, certain.
@@ -83,7 +83,8 @@ impl Disk {
         });
     }
 
-    /// It is on the medium for good: what was over before it began cannot come back.
+    /// The write is on the medium for good: writes that were over before its begin cannot come
+    /// back.
     fn persist(&mut self, number: usize) {
         let (range, began) = (self.writes[number].0.clone(), self.began[number]);
         for sector in range {
@@ -94,7 +95,7 @@ impl Disk {
         }
     }
 
-    /// The power goes now: every image that may be left.
+    /// Adds every image that may be left if the power goes now.
     fn photograph(&mut self) {
         let mut images = vec![Vec::new()];
         for sector in &self.medium {
@@ -138,7 +139,7 @@ fn reported(sectors: usize, events: &[Event]) -> History {
     history
 }
 
-/// Compares the two on every image of the values there are; how many are legal.
+/// Compares the two on every image of the values. Returns the number of images, and of legal ones.
 fn agree(sectors: usize, values: Value, events: &[Event]) -> (u64, u64) {
     let legal = Disk::play(sectors, events);
     let history = reported(sectors, events);

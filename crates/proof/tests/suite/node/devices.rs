@@ -52,7 +52,7 @@ fn run(test: impl AsyncFnOnce(&Bench) + 'static) {
     run_on(CONFIG, &[], test);
 }
 
-/// Those of the devices that are `silent` answer nothing from before the start on.
+/// The devices in `silent` answer nothing, from before the start on.
 fn run_on(config: &str, silent: &'static [&str], test: impl AsyncFnOnce(&Bench) + 'static) {
     let mut problems = Vec::new();
     let config = control::config::parse(config, &mut problems);
@@ -106,7 +106,7 @@ impl Bench {
         written.await
     }
 
-    /// How often each line that is read finds the pool.
+    /// Counts the hits of one read of each line.
     async fn hits(&self) -> u64 {
         let before = self.counter("reads_hit").await;
         for line in 0..LINES {
@@ -158,7 +158,7 @@ fn a_pool_device_that_was_late_is_back_with_its_lines_by_itself() {
         assert_eq!(bench.hits().await, LINES);
         let refused = bench.node.ask(readmit.clone()).await.unwrap_err();
         assert!(refused.contains("was not ejected"), "{refused}");
-        // By hand nothing is waited for.
+        // A readmission by hand has no delay.
         bench.machine.silence("/ssd");
         bench.write(150).await;
         bench.machine.unsilence("/ssd");

@@ -1,4 +1,4 @@
-//! The processes of a machine that stand still for a while: sound devices lose no place by it.
+//! Pauses of a machine's processes: no sound device is evicted or ejected for a pause.
 
 use block::{Fua, Geometry, Nanos, Sectors};
 use node::{Before, Event};
@@ -69,7 +69,7 @@ const WRITERS: u64 = 4;
 const PAUSES: u64 = 30;
 const PAUSE: Nanos = Nanos::from_secs(40);
 
-/// Writes and flushes until it is to end.
+/// Writes and flushes until `over` is set.
 async fn writer(client: Rc<Client>, local: Local<SimDriver>, number: u64, over: Rc<Cell<bool>>) {
     let (env, mut rng) = (local.env(), Rng::new(number));
     while !over.get() {
