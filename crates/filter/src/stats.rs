@@ -1,13 +1,13 @@
 //! Counts requests as iostat does: rates, latency, queue and utilisation.
 //!
-//! Counters only grow; two [`Snapshot`]s make an [`Interval`]. With `q(t)`
-//! requests in flight at `t`:
+//! Counters only grow; two [`Snapshot`]s make an [`Interval`]. With `q(t)` requests in flight at
+//! `t`:
 //!     busy     = time with q > 0
 //!     weighted = integral of q, so weighted / time = mean queue depth
 //!
-//! Latency is kept to two significant digits, up to [`LATENCY_MAX`], in a histogram that grows
-//! with the longest. A snapshot shares what has not changed since: so a device that did nothing
-//! costs next to nothing, and neither does an interval in which it did nothing.
+//! Latency is kept to two significant digits, up to [`LATENCY_MAX`], in a histogram that grows with
+//! the longest. A snapshot shares unchanged counters with the meter. An idle device thus costs next
+//! to nothing, and so does an idle interval.
 
 use crate::access::{Access, Verb};
 use crate::watch::{Ending, Watch, Watched};
@@ -16,11 +16,11 @@ use hdrhistogram::Histogram;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Longer latencies are counted as this long.
+/// Longest latency; a longer one counts as this.
 pub const LATENCY_MAX: Nanos = Nanos::from_secs(3600);
 const DIGITS: u8 = 2;
 
-/// A device whose requests are counted.
+/// A device that counts its requests.
 pub type Metered<D> = Watched<D, Meter>;
 
 /// The observer of [`Metered`].
@@ -91,16 +91,16 @@ impl Watch for Meter {
     }
 }
 
-/// What has happened to requests of one verb.
+/// Counters of one verb.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// How many succeeded.
+    /// Requests that succeeded.
     pub requests: u64,
-    /// How many failed.
+    /// Requests that failed.
     pub errors: u64,
-    /// How many were dropped before they ended.
+    /// Requests that were dropped before they ended.
     pub abandoned: u64,
-    /// Sectors of those that succeeded.
+    /// Sectors of the requests that succeeded.
     pub sectors: u64,
     /// Nanoseconds from first poll to success.
     pub latency: Histogram<u64>,
@@ -166,7 +166,7 @@ impl Snapshot {
         }
     }
 
-    /// When it was taken.
+    /// Time of the snapshot.
     pub fn at(&self) -> Nanos {
         self.at
     }
@@ -176,7 +176,7 @@ impl Snapshot {
         self.in_flight
     }
 
-    /// For how long a request was in flight since the meter began.
+    /// Time with a request in flight since the meter began.
     pub fn busy(&self) -> Nanos {
         self.busy
     }
@@ -186,7 +186,7 @@ impl Snapshot {
         &self.tallies[verb as usize]
     }
 
-    /// Whether requests of one verb ended since `earlier`, a snapshot of the same meter.
+    /// True if requests of one verb ended since `earlier`, a snapshot of the same meter.
     pub fn has_moved(&self, verb: Verb, earlier: &Snapshot) -> bool {
         !Rc::ptr_eq(
             &self.tallies[verb as usize],
@@ -194,7 +194,7 @@ impl Snapshot {
         )
     }
 
-    /// What happened since `earlier`, a snapshot of the same meter.
+    /// The difference to `earlier`, a snapshot of the same meter.
     pub fn since(&self, earlier: &Snapshot) -> Interval {
         let tallies = self.tallies.iter().zip(&earlier.tallies);
         let tallies = tallies.map(|(now, then)| match Rc::ptr_eq(now, then) {
@@ -211,10 +211,10 @@ impl Snapshot {
     }
 }
 
-/// What happened between two snapshots. Rates over no time are zero.
+/// The difference of two snapshots. Rates over no time are zero.
 #[derive(Clone, Debug)]
 pub struct Interval {
-    /// How long it is.
+    /// Length of the interval.
     pub span: Nanos,
     tallies: [Rc<Tally>; Verb::ALL.len()],
     busy: Nanos,
@@ -238,7 +238,7 @@ impl Interval {
         bytes / 1e6 * self.per_second()
     }
 
-    /// How long it is.
+    /// Length of the interval.
     pub fn span(&self) -> Nanos {
         self.span
     }

@@ -74,7 +74,7 @@ pub struct Report {
     pub scrubbed: Scrubbed,
     /// Reason why writes are refused.
     pub down: Option<String>,
-    /// Warnings about devices of one failure domain, whose loss would lose the array.
+    /// Warnings about failure domains that would stop the array if lost.
     pub warnings: Vec<String>,
 }
 

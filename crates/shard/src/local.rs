@@ -1,4 +1,4 @@
-//! What code on a shard can reach: its leaves, its handles, other shards.
+//! The reach of code on a shard: its leaves, its handles, other shards.
 
 use crate::disk::Disk;
 use crate::executor::Core;
@@ -21,7 +21,7 @@ impl<D: Driver> Clone for Local<D> {
 }
 
 impl<D: Driver> Local<D> {
-    /// Which shard this is.
+    /// Number of this shard.
     pub fn id(&self) -> ShardId {
         self.0.id
     }
@@ -48,12 +48,12 @@ impl<D: Driver> Local<D> {
         }
     }
 
-    /// Operations on a target that have not ended, whether somebody waits for them or not.
+    /// Operations on a target that have not ended, with or without a task that waits for them.
     pub fn in_flight(&self, target: TargetId) -> u32 {
         self.0.ops.in_flight(target)
     }
 
-    /// Tasks of this shard that have not ended, the one that asks included.
+    /// Tasks of this shard that have not ended, including the caller.
     pub fn tasks(&self) -> usize {
         self.0.tasks.len()
     }
@@ -91,13 +91,13 @@ impl<D: Driver> Local<D> {
         drop(old);
     }
 
-    /// This shard's value of a type, where one was put.
+    /// Returns this shard's value of a type, if one was put.
     pub fn get<T: 'static>(&self) -> Option<Rc<T>> {
         let value = self.0.locals.borrow().get(&TypeId::of::<T>())?.clone();
         Some(value.downcast().expect("keyed by its type"))
     }
 
-    /// Runs `work` on shard `to` and waits for what its future returns.
+    /// Runs `work` on shard `to` and waits for the output of its future.
     ///
     /// The work is carried out even if this future is dropped once polled.
     /// Fails with `Gone` if that shard ended first.

@@ -10,7 +10,7 @@ use sim::{Control, DiskSpec, Outcome, Sim, SimDriver, World};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What a test has.
+/// The fixture of a test.
 #[derive(Clone)]
 pub struct Bench {
     pub local: Local<SimDriver>,
@@ -95,7 +95,7 @@ pub fn drive(
     assert!(ended, "the test did not end");
 }
 
-/// Gives the power back and runs `test` on the array of `members`.
+/// Restores the power and runs `test` on the array of `members`.
 pub fn after_power(
     sim: &mut Sim,
     disks: &[TargetId],
@@ -111,7 +111,7 @@ pub fn after_power(
     });
 }
 
-/// From here on disks do what `rules` say, and no other fault happens.
+/// From here on disks follow `rules`, and no other fault happens.
 pub fn strike(sim: &mut Sim, rules: Vec<Rule>) {
     let plan = sim::Plan {
         rules,
@@ -129,7 +129,7 @@ pub fn spoil(sim: &mut Sim, latent: Vec<(TargetId, Extent)>) {
     sim.world_mut().set_plan(plan).unwrap();
 }
 
-/// What most tests make.
+/// The plan of most tests.
 pub fn plan(level: Level) -> Plan {
     Plan {
         name: "array".into(),
@@ -215,7 +215,7 @@ impl Bench {
         result.map(|()| buf)
     }
 
-    /// Whether `sectors` from `at` all hold `byte`.
+    /// True if `sectors` from `at` all hold `byte`.
     pub async fn holds(&self, array: &Array, at: u64, sectors: u64, byte: u8) -> bool {
         let buf = self.read(array, at, sectors).await.expect("it can be read");
         buf.iter().all(|b| *b == byte)
@@ -241,7 +241,7 @@ pub fn options() -> Options {
     }
 }
 
-/// The text of an error that must be.
+/// The text of an expected error.
 pub fn refused<T>(result: IoResult<T>) -> String {
     match result {
         Ok(_) => panic!("it was not refused"),

@@ -1,5 +1,5 @@
-//! What a rebuild or a scrub at the default rate costs those who use the array meanwhile,
-//! in virtual time, on models of 15,000 rpm drives.
+//! The cost of a rebuild or a scrub at the default rate to the array's clients, in virtual time, on
+//! models of 15,000 rpm drives.
 
 use crate::common::{Bench, drive};
 use block::{Device, Fua, Geometry, Lba, Nanos, Sectors, TargetId};
@@ -26,8 +26,8 @@ fn drives(world: &mut World, count: usize) -> Vec<TargetId> {
     (0..count).map(drive).collect()
 }
 
-/// Requests of 4 KiB that arrive by chance, `rate` a second for [`SPAN`], half of
-/// them writes, wherever they fall; their 99th percentile.
+/// Requests of 4 KiB that arrive by chance, `rate` a second for [`SPAN`], half of them writes, at
+/// random places; returns their 99th percentile.
 async fn p99(bench: &Bench, array: &Array, rate: u64, seed: u64) -> Nanos {
     let mut rng = Rng::new(seed);
     let times = Rc::new(RefCell::new(Vec::new()));
