@@ -24,7 +24,7 @@ pub trait Pacer: 'static {
     /// Begins the request `id` at `now`; the request lies inside the device.
     fn arrive(&mut self, now: Nanos, id: u64, access: &Access);
 
-    /// The time of the next call of [`Pacer::take_due`]; `None` while nothing is in flight.
+    /// Returns the time of the next call of [`Pacer::take_due`]; `None` while nothing is in flight.
     fn next_due(&self) -> Option<Nanos>;
 
     /// Appends the ids of the requests that are due by `now`.

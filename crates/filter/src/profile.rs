@@ -64,22 +64,22 @@ impl Profiling {
         self.0.borrow_mut().tick(now);
     }
 
-    /// The profile of the requests by now.
+    /// Returns the profile of the requests by now.
     pub fn profile(&self) -> Profile {
         self.0.borrow().profiler.profile()
     }
 
-    /// The pattern of writes and flushes by now.
+    /// Returns the pattern of writes and flushes by now.
     pub fn written(&self) -> Written {
         self.0.borrow().writes.written()
     }
 
-    /// The hot regions.
+    /// Returns the hot regions.
     pub fn regions(&self) -> Regions {
         self.0.borrow().regions.clone()
     }
 
-    /// Memory held, in bytes.
+    /// Returns the memory held, in bytes.
     pub fn state_bytes(&self) -> usize {
         let state = self.0.borrow();
         let written = state.writes.state_bytes();

@@ -39,7 +39,7 @@ impl<D> Metered<D> {
 }
 
 impl Meter {
-    /// The counters at `now`.
+    /// Returns the counters at `now`.
     pub fn snapshot(&self, now: Nanos) -> Snapshot {
         let mut snapshot = self.0.borrow_mut();
         snapshot.pass(now);
@@ -55,7 +55,7 @@ impl Meter {
         })
     }
 
-    /// The error of the last request that failed.
+    /// Returns the error of the last request that failed.
     pub fn last_error(&self) -> Option<String> {
         self.1.borrow().clone()
     }
@@ -166,7 +166,7 @@ impl Snapshot {
         }
     }
 
-    /// Time of the snapshot.
+    /// Returns the time of the snapshot.
     pub fn at(&self) -> Nanos {
         self.at
     }
@@ -176,12 +176,12 @@ impl Snapshot {
         self.in_flight
     }
 
-    /// Time with a request in flight since the meter began.
+    /// Returns the time with a request in flight since the meter began.
     pub fn busy(&self) -> Nanos {
         self.busy
     }
 
-    /// The counters of one verb since the meter began.
+    /// Returns the counters of one verb since the meter began.
     pub fn tally(&self, verb: Verb) -> &Tally {
         &self.tallies[verb as usize]
     }
@@ -194,7 +194,7 @@ impl Snapshot {
         )
     }
 
-    /// The difference to `earlier`, a snapshot of the same meter.
+    /// Returns the difference to `earlier`, a snapshot of the same meter.
     pub fn since(&self, earlier: &Snapshot) -> Interval {
         let tallies = self.tallies.iter().zip(&earlier.tallies);
         let tallies = tallies.map(|(now, then)| match Rc::ptr_eq(now, then) {
@@ -222,33 +222,33 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The counters of one verb.
+    /// Returns the counters of one verb.
     pub fn tally(&self, verb: Verb) -> &Tally {
         &self.tallies[verb as usize]
     }
 
-    /// Successful requests of one verb a second.
+    /// Returns the successful requests of one verb a second.
     pub fn iops(&self, verb: Verb) -> f64 {
         self.tally(verb).requests as f64 * self.per_second()
     }
 
-    /// 10^6 bytes of one verb a second.
+    /// Returns the 10^6 bytes of one verb a second.
     pub fn mb_s(&self, verb: Verb) -> f64 {
         let bytes = self.tally(verb).sectors as f64 * block::SECTOR_BYTES as f64;
         bytes / 1e6 * self.per_second()
     }
 
-    /// Length of the interval.
+    /// Returns the length of the interval.
     pub fn span(&self) -> Nanos {
         self.span
     }
 
-    /// The mean number of requests in flight.
+    /// Returns the mean number of requests in flight.
     pub fn queue_mean(&self) -> f64 {
         self.weighted.as_secs_f64() * self.per_second()
     }
 
-    /// The part of the time in which a request was in flight, 0 to 1.
+    /// Returns the part of the time in which a request was in flight, 0 to 1.
     pub fn utilisation(&self) -> f64 {
         self.busy.as_secs_f64() * self.per_second()
     }

@@ -79,7 +79,7 @@ impl<D: Device + Clone> Swappable<D> {
         }))
     }
 
-    /// The present device below.
+    /// Returns the present device below.
     pub fn device(&self) -> D {
         self.0.device.borrow().clone()
     }

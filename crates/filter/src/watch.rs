@@ -21,12 +21,12 @@ pub enum Ending {
 
 /// An observer of every request; called on the shard's hot path.
 pub trait Watch: 'static {
-    /// A request is first polled.
+    /// Takes the beginning of a request, at its first poll.
     fn begin(&self, now: Nanos, access: &Access);
-    /// A request has ended; `began` is the `now` of its `begin`.
+    /// Takes the end of a request; `began` is the `now` of its `begin`.
     #[inline]
     fn end(&self, _now: Nanos, _: &Access, _began: Nanos, _: Ending) {}
-    /// A request is about to end with this error.
+    /// Takes the error of a request that is about to end with it.
     fn failed(&self, _: &IoError) {}
 }
 
@@ -48,7 +48,7 @@ impl<D, W: Watch> Watched<D, W> {
         }
     }
 
-    /// The observer.
+    /// Returns the observer.
     pub fn watch(&self) -> &W {
         &self.watch
     }

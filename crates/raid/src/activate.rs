@@ -25,7 +25,7 @@ pub enum Start {
 }
 
 impl Start {
-    /// The permission of a start by hand.
+    /// Returns the permission of a start by hand.
     pub fn by_hand(degraded: bool) -> Start {
         match degraded {
             true => Start::Degraded,
@@ -115,7 +115,7 @@ async fn take_back(core: &Rc<Core>, role: usize, member: Rc<Member>, whole: bool
     core.adopt(claim, member, whole).await
 }
 
-/// The members of `roles`, which were evicted, and are to be filled again.
+/// Takes the members of `roles`, which were evicted, so that they are filled again.
 fn give_again(core: &Rc<Core>, roles: &[usize], whole: bool) -> Returned {
     let of = |role: &usize| {
         let member = core.slots[*role].member.take()?;
@@ -190,7 +190,7 @@ impl Core {
     }
 }
 
-/// The maps of the members in sync.
+/// Reads the maps of the members in sync.
 async fn read_maps(core: &Rc<Core>) -> Vec<Map> {
     let mut maps = Vec::new();
     for (role, member) in core.live() {

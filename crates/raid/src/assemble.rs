@@ -144,7 +144,7 @@ async fn ask(
     }
 }
 
-/// The devices that belong to the array `name`, or to the array of most devices.
+/// Chooses the devices that belong to the array `name`, or to the array of most devices.
 fn choose(found: Vec<Found>, name: Option<&str>, notes: &mut Vec<String>) -> IoResult<Vec<Found>> {
     let mut arrays: BTreeMap<Uuid, Vec<Found>> = BTreeMap::new();
     for found in found {
@@ -188,7 +188,8 @@ fn choose(found: Vec<Found>, name: Option<&str>, notes: &mut Vec<String>) -> IoR
     distinct(ours, notes)
 }
 
-/// One device for each member: of two copies of a member the one that the member went on with.
+/// Keeps one device for each member: of two copies of a member the one that the member went on
+/// with.
 fn distinct(found: Vec<Found>, notes: &mut Vec<String>) -> IoResult<Vec<Found>> {
     let mut distinct: Vec<Found> = Vec::new();
     for found in found {
@@ -218,7 +219,7 @@ fn distinct(found: Vec<Found>, notes: &mut Vec<String>) -> IoResult<Vec<Found>> 
     Ok(distinct)
 }
 
-/// The error for members of one array that diverged.
+/// Makes the error for members of one array that diverged.
 fn apart(found: &[Found]) -> IoError {
     let newest = found.iter().max_by_key(|found| found.known.newest().events);
     let newest = newest.expect("members that are apart");
@@ -314,8 +315,8 @@ fn settle_unknown(
     }
 }
 
-/// The roles in sync that another member does not know as in sync, since the commit of that was
-/// interrupted.
+/// Returns the roles in sync that another member does not know as in sync, since the commit of that
+/// was interrupted.
 fn unheard(places: &[Place], truth: &Superblock) -> Vec<usize> {
     let fresh = |place: &&Place| place.membership == Some(Membership::Fresh);
     let here = || places.iter().filter(fresh).filter_map(|p| p.here.as_ref());

@@ -27,7 +27,7 @@ const STREAM_LEAD: u32 = 8;
 /// this: of several turns of one disk, or of a turn or so of each of seven behind a leg.
 const STREAM_LEAD_BYTES: u64 = 4 << 20;
 
-/// The index of the leg that should serve read number `turn`.
+/// Returns the index of the leg that should serve read number `turn`.
 pub(crate) fn choose(legs: &[(Leg, Rc<Member>)], turn: u64) -> Option<usize> {
     if legs.len() < 2 {
         return (!legs.is_empty()).then_some(0);

@@ -48,8 +48,8 @@ pub(crate) struct Bitmap {
 /// they save.
 const REGION: Sectors = Sectors::from_mib(64);
 
-/// The size of an array's regions, a multiple of its stripes: as small as one block of the bitmap
-/// has bits for, but for large arrays [`REGION`], and at least 64 KiB.
+/// Returns the size of an array's regions, a multiple of its stripes: as small as one block of the
+/// bitmap has bits for, but for large arrays [`REGION`], and at least 64 KiB.
 pub(crate) fn region_for(sectors: Sectors, width: Sectors) -> Sectors {
     let of = |regions: usize| sectors.0.div_ceil(regions as u64);
     let least = of(REGIONS).min(REGION.0).max(of(REGIONS_MAX)).max(128);
@@ -74,7 +74,7 @@ impl Bitmap {
         }
     }
 
-    /// Idle time of a region until its bit is cleared, at least `least`.
+    /// Returns the idle time of a region until its bit is cleared, at least `least`.
     pub fn clear_after(&self, least: Nanos) -> Nanos {
         Nanos(least.0.saturating_mul(1 << self.stretch.get()))
     }
@@ -105,24 +105,24 @@ impl Bitmap {
         first as usize..end as usize
     }
 
-    /// The sectors of a region.
+    /// Returns the sectors of a region.
     pub fn extent(&self, region: usize, array: Sectors) -> Extent {
         let start = region as u64 * self.region.0;
         let len = self.region.0.min(array.0 - start);
         Extent::new(block::Lba(start), Sectors(len))
     }
 
-    /// Number of blocks of the bitmap.
+    /// Returns the number of blocks of the bitmap.
     pub fn blocks(&self) -> usize {
         bitmap::blocks(self.regions())
     }
 
-    /// Place of a block of the bitmap on a member.
+    /// Returns the place of a block of the bitmap on a member.
     pub fn place(&self, block: usize) -> Sectors {
         bitmap::place(self.regions(), self.data_at, block)
     }
 
-    /// Number of writes of the bitmap, including one in flight.
+    /// Returns the number of writes of the bitmap, including one in flight.
     pub fn writes(&self) -> u32 {
         self.writes.get()
     }
@@ -150,7 +150,7 @@ impl Bitmap {
         });
     }
 
-    /// The regions that are marked.
+    /// Returns the regions that are marked.
     pub fn marked_regions(&self) -> Vec<usize> {
         self.intent.marked().iter().collect()
     }

@@ -162,7 +162,7 @@ impl Core {
         Ok(known)
     }
 
-    /// The legs of `piece` that take writes, by their index.
+    /// Returns the legs of `piece` that take writes, by their index.
     fn live_legs(&self, piece: &Piece) -> ArrayVec<usize, LEGS_MAX> {
         let all = 0..piece.legs().len();
         all.filter(|leg| self.writable(piece.legs()[*leg].member).is_some())

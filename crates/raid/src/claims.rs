@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 impl Core {
-    /// The spares, and the device that is about to take a member's place.
+    /// Returns the spares, and the device that is about to take a member's place.
     pub fn waiting(&self) -> Vec<Rc<Member>> {
         let replacement = self.replacement.borrow();
         let copied = replacement.iter().map(|replacement| &replacement.member);
@@ -29,7 +29,7 @@ impl Core {
         Ok(Joining(self, name.clone()))
     }
 
-    /// The role of which `found` is, or was last, the member.
+    /// Returns the role of which `found` is, or was last, the member.
     pub fn role_of_found(&self, found: &Known) -> Option<usize> {
         let ours = self.meta().array == found.newest().array;
         let is_its = |entry: &MemberEntry| entry.uuid == found.member();

@@ -72,14 +72,14 @@ impl Commits {
         }
     }
 
-    /// The event after the last that every live member has for certain.
+    /// Returns the event after the last that every live member has for certain.
     pub fn after_sealed(&self) -> u64 {
         self.sealed.get() + 1
     }
 }
 
 impl Past {
-    /// The last event of the past.
+    /// Returns the last event of the past.
     pub fn last_event(&self) -> u64 {
         let parent = self.history.first().map_or(0, |parent| parent.event);
         self.event.max(parent)

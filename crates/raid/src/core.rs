@@ -266,19 +266,19 @@ impl Core {
         (0..self.slots.len()).all(|role| self.is_in_sync(role))
     }
 
-    /// The member of a role that serves reads.
+    /// Returns the member of a role that serves reads.
     pub fn in_sync(&self, role: usize) -> Option<Rc<Member>> {
         let serves = self.is_in_sync(role);
         self.slots[role].member.borrow().clone().filter(|_| serves)
     }
 
-    /// The member of a role that takes writes.
+    /// Returns the member of a role that takes writes.
     pub fn writable(&self, role: usize) -> Option<Rc<Member>> {
         let failed = self.state(role).is_failed();
         self.slots[role].member.borrow().clone().filter(|_| !failed)
     }
 
-    /// The members that take writes.
+    /// Returns the members that take writes.
     pub fn live(&self) -> Vec<(usize, Rc<Member>)> {
         let roles = 0..self.slots.len();
         roles
@@ -286,7 +286,7 @@ impl Core {
             .collect()
     }
 
-    /// The legs of a piece that may be read.
+    /// Returns the legs of a piece that may be read.
     pub fn readable(&self, piece: &Piece) -> Vec<(Leg, Rc<Member>)> {
         let legs = piece.legs().iter();
         legs.filter_map(|leg| Some((*leg, self.in_sync(leg.member)?)))

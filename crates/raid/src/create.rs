@@ -55,15 +55,15 @@ pub struct Plan {
     pub zeroed: bool,
 }
 
-/// Number of records on members of which the smallest has `member` sectors.
+/// Returns the number of records on members of which the smallest has `member` sectors.
 fn journal_slots(slot: Sectors, member: Sectors) -> u32 {
     let size = JOURNAL_SIZE.0.min(member.0 / 16);
     let (least, most) = JOURNAL_SLOTS.into_inner();
     (size / slot.0).clamp(least, most) as u32
 }
 
-/// The used size of a member of `size`. Levels that can replace a member use less than there is, as
-/// another drive of as many gigabytes may be a little smaller.
+/// Returns the used size of a member of `size`. Levels that can replace a member use less than
+/// there is, as another drive of as many gigabytes may be a little smaller.
 fn used(level: Level, size: Sectors, data_at: Sectors) -> Sectors {
     let room = Sectors(size.0.saturating_sub(data_at.0));
     if !level.is_redundant() || size < SLACK_FROM {

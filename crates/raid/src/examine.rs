@@ -88,7 +88,7 @@ async fn read_copy(env: &Env, device: &BoxDevice, at: Sectors, timeout: Nanos) -
     }
 }
 
-/// The error for a block that claims to be a superblock, but is of no use.
+/// Makes the error for a block that claims to be a superblock, but is of no use.
 fn illegible(geometry: &Geometry, block: &[u8]) -> IoError {
     let what = match version(block) {
         Some(version) if version != VERSION => format!(

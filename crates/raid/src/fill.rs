@@ -46,7 +46,7 @@ impl Core {
         self.commit().await
     }
 
-    /// The role's data of `extent`, as extents of its member.
+    /// Returns the role's data of `extent`, as extents of its member.
     fn parts_of(&self, role: usize, extent: Extent) -> Vec<Extent> {
         if self.shape.level().has_parity() {
             let first = self.shape.stripe_at(extent.start).number;

@@ -75,7 +75,7 @@ impl Journal {
         self.records.borrow().slots()
     }
 
-    /// Place of a record on the member.
+    /// Returns the place of a record on the member.
     pub fn place(&self, number: u64) -> Sectors {
         Sectors(JOURNAL.0 + number % self.slots() * self.slot.0)
     }
@@ -97,7 +97,7 @@ impl Journal {
         self.records.borrow_mut().resume_after(number);
     }
 
-    /// The first record whose writes have not ended.
+    /// Returns the first record with a write that has not ended.
     pub fn done_before(&self) -> u64 {
         self.records.borrow().done_before()
     }
@@ -120,7 +120,7 @@ impl Journal {
         self.ended.notify();
     }
 
-    /// The records of writes that have failed and are not revoked.
+    /// Returns the records of writes that have failed and are not revoked.
     pub fn failed(&self) -> Vec<u64> {
         self.records.borrow().failed()
     }
@@ -153,7 +153,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The record that revokes `number`, if that is still failed.
+    /// Returns the record that revokes `number`, if that is still failed.
     fn revocation(&self, number: u64) -> Option<Record> {
         let (stripe, begun) = self.records.borrow().revocation(number)?;
         Some(self.record(begun, stripe, Entry::Revoked, 2))

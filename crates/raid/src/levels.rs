@@ -57,12 +57,12 @@ impl Piece {
         piece
     }
 
-    /// The legs that hold the piece.
+    /// Returns the legs that hold the piece.
     pub fn legs(&self) -> &[Leg] {
         &self.legs[..self.copies]
     }
 
-    /// The piece's bytes in a transfer that begins at `start`.
+    /// Returns the piece's bytes in a transfer that begins at `start`.
     pub fn bytes(&self, start: Lba) -> std::ops::Range<usize> {
         let from = (self.extent.start - start).bytes() as usize;
         from..from + self.extent.len.bytes() as usize
@@ -105,12 +105,12 @@ impl Level {
         Level::Raid5,
     ];
 
-    /// Number of the level in superblocks.
+    /// Returns the number of the level in superblocks.
     pub(crate) fn code(self) -> u8 {
         self as u8
     }
 
-    /// Name of the level, in configurations and reports.
+    /// Returns the name of the level, in configurations and reports.
     pub fn name(self) -> &'static str {
         match self {
             Level::Linear => "linear",
@@ -126,7 +126,7 @@ impl Level {
         Level::ALL.into_iter().find(|level| level.name() == name)
     }
 
-    /// Redundancy of the level.
+    /// Returns the redundancy of the level.
     pub fn redundancy(self) -> Redundancy {
         match self {
             Level::Linear | Level::Raid0 => Redundancy::None,
@@ -155,7 +155,7 @@ impl Level {
         self == Level::Raid10
     }
 
-    /// Fewest and most members.
+    /// Returns the fewest and most members.
     pub fn members(self) -> (usize, usize) {
         match self {
             Level::Linear | Level::Raid0 => (1, MEMBERS_MAX),
@@ -219,27 +219,27 @@ impl Shape {
         })
     }
 
-    /// The level.
+    /// Returns the level.
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// Number of members.
+    /// Returns the number of members.
     pub fn members(&self) -> usize {
         self.sizes.len()
     }
 
-    /// The sectors used of a member.
+    /// Returns the sectors used of a member.
     pub fn member_sectors(&self, role: usize) -> Sectors {
         self.sizes[role]
     }
 
-    /// The sectors on one member before the next follows.
+    /// Returns the sectors on one member before the next follows.
     pub fn chunk(&self) -> Sectors {
         self.chunk
     }
 
-    /// Size of the array.
+    /// Returns the size of the array.
     pub fn sectors(&self) -> Sectors {
         let (members, size) = (self.members() as u64, self.sizes[0].0);
         Sectors(match self.level {
@@ -251,7 +251,7 @@ impl Shape {
         })
     }
 
-    /// The sectors that are best transferred at once: a stripe's data.
+    /// Returns the sectors that are best transferred at once: a stripe's data.
     pub fn width(&self) -> Sectors {
         let (members, chunk) = (self.members() as u64, self.chunk.0);
         Sectors(match self.level {
@@ -264,7 +264,7 @@ impl Shape {
         })
     }
 
-    /// The longest piece from `extent`'s start on.
+    /// Returns the longest piece from `extent`'s start on.
     pub fn first_piece(&self, extent: Extent) -> Piece {
         let (start, members) = (extent.start.0, self.members() as u64);
         let unit = self.unit();
@@ -296,8 +296,8 @@ impl Shape {
         }
     }
 
-    /// The sectors on one member before the next follows; no limit where data is not spread in
-    /// chunks.
+    /// Returns the sectors on one member before the next follows; no limit where data is not spread
+    /// in chunks.
     fn unit(&self) -> u64 {
         match self.level.is_striped() {
             true => self.chunk.0,
@@ -322,7 +322,7 @@ impl Shape {
         unreachable!("callers stay inside the array")
     }
 
-    /// The pieces of `extent`, in order.
+    /// Returns the pieces of `extent`, in order.
     pub fn pieces(&self, extent: Extent) -> impl Iterator<Item = Piece> + '_ {
         let mut left = extent;
         std::iter::from_fn(move || {
@@ -335,7 +335,7 @@ impl Shape {
         })
     }
 
-    /// The sectors of the array whose data lies in `extent` of a member's, chunk by chunk.
+    /// Returns the sectors of the array with data in `extent` of a member's, chunk by chunk.
     pub(crate) fn sectors_at(&self, role: usize, extent: Extent) -> Vec<Extent> {
         let (mut at, mut found, unit) = (extent.start, Vec::new(), self.unit());
         while at < extent.end() {
@@ -347,8 +347,8 @@ impl Shape {
         found
     }
 
-    /// The sector of the array whose data lies at `at` of a member; none where parity lies, behind
-    /// the last chunk, and on a level without redundancy.
+    /// Returns the sector of the array at `at` of a member's data. There is none where parity lies,
+    /// behind the last chunk, and on a level without redundancy.
     fn sector_at(&self, role: usize, at: Lba) -> Option<Lba> {
         let (row, inside) = (at.0 / self.unit(), Sectors(at.0 % self.unit()));
         match self.level {
@@ -383,12 +383,12 @@ impl Shape {
         }
     }
 
-    /// The stripe with parity that holds a sector.
+    /// Returns the stripe with parity that holds a sector.
     pub fn stripe_at(&self, at: Lba) -> Stripe {
         self.stripe(at.0 / self.width().0)
     }
 
-    /// The stripe of a number, with parity.
+    /// Returns the stripe of a number, with parity.
     pub fn stripe(&self, number: u64) -> Stripe {
         let members = self.members();
         Stripe {
@@ -412,35 +412,35 @@ pub struct Stripe {
 }
 
 impl Stripe {
-    /// The member that holds data chunk `column`.
+    /// Returns the member that holds data chunk `column`.
     pub fn data(&self, column: usize) -> usize {
         (self.parity + 1 + column) % self.members
     }
 
-    /// The data chunk that `member` holds; `None` for the parity member.
+    /// Returns the data chunk that `member` holds; `None` for the parity member.
     pub fn column(&self, member: usize) -> Option<usize> {
         (member + self.members - self.parity - 1)
             .checked_rem(self.members)
             .filter(|_| member != self.parity)
     }
 
-    /// Number of data chunks.
+    /// Returns the number of data chunks.
     pub fn columns(&self) -> usize {
         self.members - 1
     }
 
-    /// The beginning of the stripe's chunks, on every member.
+    /// Returns the beginning of the stripe's chunks, on every member.
     pub fn row(&self) -> Lba {
         Lba(self.number * self.chunk.0)
     }
 
-    /// The array's sectors in the stripe.
+    /// Returns the array's sectors in the stripe.
     pub fn extent(&self) -> Extent {
         let width = Sectors(self.columns() as u64 * self.chunk.0);
         Extent::new(Lba(self.number * width.0), width)
     }
 
-    /// The array's sectors of `len` sectors from `from` on in `column`.
+    /// Returns the array's sectors of `len` sectors from `from` on in `column`.
     pub fn place(&self, column: usize, from: Sectors, len: Sectors) -> Extent {
         let start = self.extent().start + Sectors(column as u64 * self.chunk.0) + from;
         Extent::new(start, len)

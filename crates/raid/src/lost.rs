@@ -33,7 +33,8 @@ impl Core {
         }
     }
 
-    /// The sectors of the array that are lost, or on fewer members than they should be, sorted.
+    /// Returns the sectors of the array that are lost, or on fewer members than they should be,
+    /// sorted.
     pub fn lost(&self) -> Vec<Extent> {
         let roster = self.roster.now();
         let lacked = |gap: &Gap| self.shape.sectors_at(gap.role, gap.extent);
@@ -70,7 +71,7 @@ impl Core {
         }
     }
 
-    /// The gaps of `role`.
+    /// Returns the gaps of `role`.
     pub fn gaps_of(&self, role: usize) -> Vec<Extent> {
         let roster = self.roster.now();
         let of = roster.gaps.iter().filter(|gap| gap.role == role);
@@ -169,8 +170,8 @@ impl Core {
         self.commit().await
     }
 
-    /// The part of `extent` and of `written` that counts as lost, or as gaps; `None` if nothing
-    /// does.
+    /// Returns the part of `extent` and of `written` that counts as lost, or as gaps; `None` if
+    /// nothing does.
     fn lost_of(
         &self,
         extent: Option<Extent>,
@@ -221,7 +222,7 @@ impl Core {
 type Rewritten = (Option<Extent>, Vec<(usize, Extent)>);
 
 impl Gap {
-    /// The parts of the gap that are left once `extent` of `role` was written.
+    /// Returns the parts of the gap that are left once `extent` of `role` was written.
     fn without(self, role: usize, extent: Extent) -> Vec<Gap> {
         match self.role == role {
             true => without(&[self.extent], extent)

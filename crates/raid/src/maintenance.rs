@@ -35,7 +35,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Remaining time at the rate so far.
+    /// Returns the remaining time at the rate so far.
     pub fn left(&self, now: Nanos) -> Option<Nanos> {
         let (done, left) = (self.done.0, self.total.0.saturating_sub(self.done.0));
         let spent = (now - self.began).0;
@@ -165,8 +165,8 @@ impl Core {
         Ok(())
     }
 
-    /// The parts of a region that are processed at once: stripes on a level with parity, otherwise
-    /// as much as fits into a buffer, even if a row of chunks is longer.
+    /// Returns the parts of a region that are processed at once: stripes on a level with parity,
+    /// otherwise as much as fits into a buffer, even if a row of chunks is longer.
     pub fn steps(&self, region: Extent) -> Vec<Extent> {
         let unit = match self.shape.level().redundancy() {
             Redundancy::Parity => self.shape.width().0,

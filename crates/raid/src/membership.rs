@@ -72,13 +72,13 @@ impl Known {
         self.copies.iter().any(|(_, copy)| copy.role == ROLE_SPARE)
     }
 
-    /// The newest copy that `truth` follows.
+    /// Returns the newest copy that `truth` follows.
     fn common(&self, truth: &Superblock) -> Option<&(usize, Superblock)> {
         let mut copies = self.copies.iter();
         copies.find(|(_, copy)| follows(truth, copy))
     }
 
-    /// The copy to be written first: not the one that counts.
+    /// Returns the copy to be written first: not the one that counts.
     pub fn worse_copy(&self, truth: &Superblock) -> usize {
         1 - self.common(truth).unwrap_or(&self.copies[0]).0
     }
@@ -137,9 +137,9 @@ fn follows(truth: &Superblock, copy: &Superblock) -> bool {
     copy.role == ROLE_SPARE || is_in
 }
 
-/// The newest superblock of members of one array, which speaks for all of them: each member that it
-/// knows has a copy that it follows. `None` if members diverged from each other, so that there is
-/// none.
+/// Finds the newest superblock of members of one array, which speaks for all of them: each member
+/// that it knows has a copy that it follows. Returns `None` if members diverged from each other, so
+/// that there is none.
 pub(crate) fn newest(found: &[&Known]) -> Option<Superblock> {
     let copies = found.iter().flat_map(|known| &known.copies);
     let mut copies: Vec<_> = copies.map(|(_, copy)| copy).collect();
@@ -161,7 +161,7 @@ pub(crate) fn newest(found: &[&Known]) -> Option<Superblock> {
     })
 }
 
-/// The history of a start that follows `truth`: with its last event, and the starts in which
+/// Makes the history of a start that follows `truth`: with its last event, and the starts in which
 /// members were lost that may still return before others.
 pub(crate) fn history_after(truth: &Superblock, most: usize) -> Vec<Position> {
     let chain = truth.chain();
@@ -179,7 +179,7 @@ pub(crate) fn history_after(truth: &Superblock, most: usize) -> Vec<Position> {
     kept.into_iter().map(|at| chain[at]).collect()
 }
 
-/// The highest event of any of `found`, whether it counts or not.
+/// Returns the highest event of any of `found`, whether it counts or not.
 pub(crate) fn last_event(found: &[&Known]) -> u64 {
     let copies = found.iter().flat_map(|known| &known.copies);
     copies.map(|(_, copy)| copy.events).max().unwrap_or(0)

@@ -4,7 +4,7 @@ use crate::levels::{Level, Shape};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The order of roles for devices of these failure `domains`: neighbours, which hold each other's
+/// Orders the roles for devices of these failure `domains`: neighbours, which hold each other's
 /// copies, are in different domains where possible.
 pub fn order(level: Level, domains: &[Arc<str>]) -> Vec<usize> {
     let all: Vec<usize> = (0..domains.len()).collect();
@@ -35,8 +35,8 @@ pub fn order(level: Level, domains: &[Arc<str>]) -> Vec<usize> {
     order
 }
 
-/// A sentence for each failure domain whose loss would stop the array, given the domains of
-/// `members`.
+/// Returns a sentence for each failure domain that would stop the array if lost, given the domains
+/// of `members`.
 pub fn warnings(shape: &Shape, members: &[(usize, Arc<str>)]) -> Vec<String> {
     if !shape.level().is_redundant() {
         return Vec::new();

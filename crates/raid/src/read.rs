@@ -41,7 +41,7 @@ impl Core {
         (buf, result.and_then(|()| self.check_bad(extent)))
     }
 
-    /// The leg that can serve all of `extent` as it is, if there is one.
+    /// Returns the leg that can serve all of `extent` as it is, if there is one.
     fn pick_whole(&self, extent: Extent) -> Option<(Leg, Rc<Member>)> {
         let first = self.shape.first_piece(extent);
         let whole = first.extent == extent && !self.is_unsynced(extent);

@@ -72,7 +72,8 @@ impl Core {
         (buf, Ok(()))
     }
 
-    /// The error for data that needs two unreadable members: the array is lost, or sectors are.
+    /// Makes the error for data that needs two unreadable members: the array is lost, or sectors
+    /// are.
     pub fn two_illegible(&self, what: &'static str) -> IoError {
         let roles = 0..self.shape.members();
         let missing = roles.filter(|role| self.in_sync(*role).is_none()).count();

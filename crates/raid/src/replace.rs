@@ -60,8 +60,8 @@ impl Core {
         Ok(())
     }
 
-    /// The role that is being replaced, with its new device and the first region that is not
-    /// copied; `None` if the replacement is over, which is logged.
+    /// Returns the role that is being replaced, with its new device and the first region that is
+    /// not copied. Returns `None` if the replacement is over, which is logged.
     fn replaced(self: &Rc<Core>) -> Option<(Filled, usize)> {
         let replacement = self.replacement.borrow();
         let Replacement {

@@ -172,7 +172,7 @@ impl Core {
         Err(self.error(Kind::Media, format!("{what}; {remedy}")))
     }
 
-    /// The stripes of marked regions whose parity `role` has.
+    /// Returns the stripes of marked regions with parity on `role`.
     fn marked_stripes(&self, role: usize) -> impl Iterator<Item = Stripe> {
         let bitmap = self.bitmap.as_ref().expect("a level with redundancy");
         let regions = bitmap.marked_regions().into_iter();

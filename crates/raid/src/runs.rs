@@ -2,7 +2,7 @@
 
 use block::{Extent, Lba, Sectors};
 
-/// The first of the two runs with the least distance, and that distance.
+/// Returns the first of the two runs with the least distance, and that distance.
 pub(crate) fn closest(runs: &[Extent]) -> Option<(usize, Sectors)> {
     let between = |at: usize| runs[at + 1].start - runs[at].end();
     let all = (1..runs.len()).map(|at| (at - 1, between(at - 1)));
@@ -19,7 +19,7 @@ pub(crate) fn join_closest(runs: &mut Vec<Extent>) -> Extent {
     between
 }
 
-/// `runs`, in order and apart from each other, and `extent`.
+/// Adds `extent` to `runs`, which are in order and apart from each other.
 pub(crate) fn with(runs: &[Extent], extent: Extent) -> Vec<Extent> {
     let (mut start, mut end) = (extent.start, extent.end());
     let mut all: Vec<Extent> = Vec::new();
@@ -35,7 +35,7 @@ pub(crate) fn with(runs: &[Extent], extent: Extent) -> Vec<Extent> {
     all
 }
 
-/// The parts of `runs` outside `extent`.
+/// Returns the parts of `runs` outside `extent`.
 pub(crate) fn without(runs: &[Extent], extent: Extent) -> Vec<Extent> {
     let parts = runs.iter().flat_map(|run| {
         let before = run.intersect(Extent::new(Lba::ZERO, extent.start - Lba::ZERO));

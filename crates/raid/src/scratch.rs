@@ -26,23 +26,24 @@ fn reconstruct(members: usize, len: usize) -> usize {
     Pool::footprint(step(members, len) * (members - 1))
 }
 
-/// Memory for a change of `data` bytes of a stripe, which lie in a band of `band` bytes of its
-/// chunks: the record, of two headers if there is room, and the old bytes or those of all members.
+/// Returns the memory for a change of `data` bytes of a stripe, which lie in a band of `band` bytes
+/// of its chunks: the record, of two headers if there is room, and the old bytes or those of all
+/// members.
 fn update(members: usize, data: usize, band: usize) -> usize {
     Pool::footprint((2 * BLOCK_BYTES + data + band).min(BUF_BYTES_MAX))
         + Pool::footprint(data)
         + Pool::footprint(band * members)
 }
 
-/// The zeroes that are written at once.
+/// Returns the zeroes that are written at once.
 pub(crate) fn zeroes(shape: &Shape) -> Sectors {
     let width = shape.width().0;
     let step = (SCRATCH_BYTES as u64 / SECTOR_BYTES).max(width) / width * width;
     Sectors(step.min(BUF_BYTES_MAX as u64 / SECTOR_BYTES))
 }
 
-/// The least memory of an array of `shape`: zeroes and the change of a whole stripe, or filling a
-/// chunk.
+/// Returns the least memory of an array of `shape`: zeroes and the change of a whole stripe, or
+/// filling a chunk.
 pub(crate) fn least(shape: &Shape) -> usize {
     let (members, chunk) = (shape.members(), bytes(shape.chunk()));
     let change = update(members, chunk * (members - 1), chunk);
@@ -73,7 +74,7 @@ impl Core {
         self.grant(Pool::footprint(len)).await
     }
 
-    /// The bytes of each other member that are read at once to compute `len`.
+    /// Returns the bytes of each other member that are read at once to compute `len`.
     pub fn reconstruct_step(&self, len: usize) -> usize {
         step(self.shape.members(), len)
     }

@@ -144,7 +144,7 @@ impl Core {
         filled
     }
 
-    /// The stripes, or the parts of an array of copies, in which `gap` lies.
+    /// Returns the stripes, or the parts of an array of copies, in which `gap` lies.
     fn around(&self, gap: &Gap) -> Vec<Extent> {
         let chunk = self.shape.chunk().0;
         if self.shape.level().has_parity() {

@@ -32,8 +32,8 @@ impl Core {
         self.watching.notify();
     }
 
-    /// The error for callers that should not wait: a member is unresponsive, and the array needs
-    /// it.
+    /// Returns the error for callers that should not wait: a member is unresponsive, and the array
+    /// needs it.
     fn silent(&self) -> Option<IoError> {
         let live = self.live();
         let (role, member) = live.iter().find(|(_, m)| m.overdue.get() > 0)?;

@@ -292,7 +292,7 @@ impl Superblock {
         claims(block)
     }
 
-    /// Position in the array's life at which this was written.
+    /// Returns the position in the array's life at which this was written.
     pub fn position(&self) -> Position {
         Position {
             generation: self.generation,
@@ -300,7 +300,7 @@ impl Superblock {
         }
     }
 
-    /// Position of this superblock, followed by the earlier starts.
+    /// Returns the position of this superblock, followed by the earlier starts.
     pub(crate) fn chain(&self) -> Vec<Position> {
         let history = self.history.iter().copied();
         std::iter::once(self.position()).chain(history).collect()

@@ -17,7 +17,7 @@ pub(crate) const DEPTH: usize = 128;
 /// Least bytes a second of a sound device; larger operations take longer.
 const RATE_MIN: u64 = 16 << 20;
 
-/// Time limit of a device with this `timeout` to move `bytes`.
+/// Returns the time limit of a device with this `timeout` to move `bytes`.
 pub(crate) fn limit(timeout: Nanos, bytes: u64) -> Nanos {
     let moving = u128::from(bytes) * 1_000_000_000 / u128::from(RATE_MIN);
     timeout + Nanos(u64::try_from(moving).unwrap_or(u64::MAX))
@@ -69,7 +69,7 @@ impl<'a, F: Future + Unpin> Within<'a, F> {
         Ok(())
     }
 
-    /// Ready once the device is to be asked; `Err` if the member was lost meanwhile.
+    /// Becomes ready once the device is to be asked; `Err` if the member was lost meanwhile.
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<IoResult> {
         let has_waited = self.turn.is_queued();
         ready!(Pin::new(&mut self.turn).poll(cx));

@@ -66,12 +66,12 @@ impl Update {
         parts.any(|part| part.run.role() == role && part.run.len == self.len)
     }
 
-    /// The band, of a member's data.
+    /// Returns the band, of a member's data.
     pub fn band(&self) -> Extent {
         Extent::new(self.stripe.row() + self.from, self.len)
     }
 
-    /// The range of a part's bytes in the band.
+    /// Returns the range of a part's bytes in the band.
     pub fn inside(&self, part: &Part) -> std::ops::Range<usize> {
         let from = (part.run.from - self.from).bytes() as usize;
         from..from + part.data.len()

@@ -66,7 +66,7 @@ impl<D: Driver> Device for Disk<D> {
         self.command(Op::Discard(extent)).await
     }
 
-    /// One run of data: the driver does not report holes.
+    /// Reports one run of data: the driver does not report holes.
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
         self.geometry.check(extent)?;
         out.push((extent, Content::Data));

@@ -21,22 +21,22 @@ impl<D: Driver> Clone for Local<D> {
 }
 
 impl<D: Driver> Local<D> {
-    /// Number of this shard.
+    /// Returns the number of this shard.
     pub fn id(&self) -> ShardId {
         self.0.id
     }
 
-    /// All shards of this run.
+    /// Returns all shards of this run.
     pub fn mesh(&self) -> &Mesh<D> {
         &self.0.mesh
     }
 
-    /// The handles that layers use.
+    /// Returns the handles that layers use.
     pub fn env(&self) -> Env {
         Env::new(self.0.clone(), self.0.pool.clone())
     }
 
-    /// The leaf device on a disk that the host has opened.
+    /// Returns the leaf device on a disk that the host has opened.
     pub fn disk(&self, target: TargetId) -> IoResult<Disk<D>> {
         let geometry = self.0.ops.driver().borrow().geometry(target);
         match geometry {
@@ -58,17 +58,17 @@ impl<D: Driver> Local<D> {
         self.0.tasks.len()
     }
 
-    /// The listener that the host has opened.
+    /// Returns the listener that the host has opened.
     pub fn listener(&self, target: TargetId) -> Listen<D> {
         Listen::new(self.0.clone(), target)
     }
 
-    /// A stream that the host has opened.
+    /// Returns a stream that the host has opened.
     pub fn stream(&self, target: TargetId) -> Socket<D> {
         Socket::new(self.0.clone(), target)
     }
 
-    /// The port that the host has opened.
+    /// Returns the port that the host has opened.
     pub fn port(&self, target: TargetId) -> IoResult<Queue<D>> {
         let tags = self.0.ops.driver().borrow().tags(target);
         match tags {

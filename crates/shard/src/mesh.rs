@@ -117,7 +117,7 @@ impl<D: Driver> Mesh<D> {
         Mesh((0..shards).map(|_| mailbox()).collect())
     }
 
-    /// Number of shards.
+    /// Returns the number of shards.
     pub fn shards(&self) -> u32 {
         self.0.len() as u32
     }

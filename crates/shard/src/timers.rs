@@ -36,7 +36,7 @@ impl Timers {
         }
     }
 
-    /// The next deadline; `Nanos::MAX` if none.
+    /// Returns the next deadline; `Nanos::MAX` if none.
     pub(crate) fn next(&mut self) -> Nanos {
         if let Some(upcoming) = self.upcoming {
             return upcoming;

@@ -67,7 +67,7 @@ impl Device for Broken {
     }
 }
 
-/// The message of a panic of `future` at its first poll, if there is one.
+/// Returns the message of a panic of `future` at its first poll, if there is one.
 async fn panics(future: impl Future) -> Option<String> {
     let mut future = pin!(future);
     poll_fn(|cx| {

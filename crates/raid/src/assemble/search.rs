@@ -29,7 +29,7 @@ type Copies = [Option<Rc<Superblock>>; 2];
 /// Members, or writes, one a bit.
 type Bits = u8;
 
-/// The bits of `set`.
+/// Returns the bits of `set`.
 fn bits(set: Bits) -> impl Iterator<Item = usize> {
     (0..8).filter(move |bit| set >> bit & 1 == 1)
 }
@@ -76,7 +76,7 @@ struct Truth {
 }
 
 impl State {
-    /// The hash of the content of the devices.
+    /// Returns the hash of the content of the devices.
     fn copies_id(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for copy in self.copies.iter().flatten() {
@@ -96,7 +96,7 @@ impl State {
         hasher.finish()
     }
 
-    /// The hash of all but the number of later steps.
+    /// Returns the hash of all but the number of later steps.
     fn id(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.copies_id(), &self.truth, self.lives, self.rots).hash(&mut hasher);
@@ -158,7 +158,7 @@ impl Search {
         }
     }
 
-    /// An array that was made and never started.
+    /// Makes the state of an array that was made and never started.
     fn made(&self, lives: u8, events: u8, rots: u8) -> State {
         let entry = |member: usize| MemberEntry {
             uuid: Uuid::from_bytes([1 + member as u8; 16]),
@@ -210,7 +210,7 @@ impl Search {
         Candidate::new(device, "domain")
     }
 
-    /// The product's decision about a start of `state` with the members `here`.
+    /// Takes the product's decision about a start of `state` with the members `here`.
     fn decide(
         &self,
         state: &State,
@@ -245,7 +245,7 @@ impl Search {
         Ok((world, core, returned))
     }
 
-    /// The members that such a start has in sync; `None` if it is refused.
+    /// Returns the members that such a start has in sync; `None` if it is refused.
     fn outcome(&mut self, state: &State, here: Bits, degraded: bool) -> Option<Bits> {
         let key = (state.copies_id(), here, degraded);
         if let Some(outcome) = self.outcomes.get(&key) {

@@ -63,7 +63,7 @@ struct Stand {
 
 const AT: Lba = Lba(1000);
 
-/// The leg that serves read number `turn` of sector 1000.
+/// Returns the leg that serves read number `turn` of sector 1000.
 fn chosen(rotational: bool, turn: u64, stands: &[Stand]) -> Option<usize> {
     chosen_at(AT, rotational, turn, stands)
 }

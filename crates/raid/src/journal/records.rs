@@ -150,7 +150,7 @@ impl Records {
         (record.done, record.failed) = (true, !good);
     }
 
-    /// The first record whose write has not ended.
+    /// Returns the first record with a write that has not ended.
     pub fn done_before(&self) -> u64 {
         let open = self.live.iter().find(|record| !record.done);
         open.map_or(self.next, |record| record.number)
@@ -170,14 +170,14 @@ impl Records {
         self.live.iter().any(|record| record.announced == whole)
     }
 
-    /// The records of writes that have failed and are not revoked.
+    /// Returns the records of writes that have failed and are not revoked.
     pub fn failed(&self) -> Vec<u64> {
         let failed = self.live.iter().filter(|record| record.failed);
         failed.map(|record| record.number).collect()
     }
 
-    /// The stripe of record `number`, if that is still failed, and the fields of the record that
-    /// revokes it.
+    /// Returns the stripe of record `number`, if that is still failed, and the fields of the record
+    /// that revokes it.
     pub fn revocation(&self, number: u64) -> Option<(u64, Begun)> {
         let mut live = self.live.iter();
         let failed = live.find(|record| record.number == number && record.failed)?;

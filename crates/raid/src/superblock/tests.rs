@@ -213,7 +213,7 @@ fn every_changed_byte_is_seen() {
     }
 }
 
-/// A checksum of all written bytes.
+/// Returns a checksum of all written bytes.
 fn sum(write: impl FnOnce(&mut [u8])) -> u64 {
     let mut block = vec![0xff; BLOCK_BYTES];
     write(&mut block);

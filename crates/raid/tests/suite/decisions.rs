@@ -34,7 +34,7 @@ async fn holds_all(bench: &Bench, array: &Array, byte: u8) -> bool {
     all
 }
 
-/// Number of regions that the map on a disk marks.
+/// Counts the regions that the map on a disk marks.
 async fn marked(bench: &Bench, disk: usize) -> u32 {
     let device = bench.candidate(disk).device;
     let buf = bench.env.pool.get(4096).await;

@@ -93,7 +93,7 @@ impl Device for Faulty {
     }
 }
 
-/// Disk `index`, which fails the operations of `fails`.
+/// Returns disk `index`, which fails the operations of `fails`.
 pub fn faulty(bench: &Bench, index: usize, fails: impl Fn(Op) -> bool + 'static) -> Candidate {
     let mut candidate = bench.candidate(index);
     candidate.device = BoxDevice::new(Faulty {
@@ -104,8 +104,8 @@ pub fn faulty(bench: &Bench, index: usize, fails: impl Fn(Op) -> bool + 'static)
     candidate
 }
 
-/// Disk `index`, which holds back the operations of `waits` for as long as that returns true, and
-/// then fails those of `fails`.
+/// Returns disk `index`, which holds back the operations of `waits` for as long as that returns
+/// true, and then fails those of `fails`.
 pub fn slow(
     bench: &Bench,
     index: usize,
@@ -121,7 +121,7 @@ pub fn slow(
     candidate
 }
 
-/// The same while the switch is on.
+/// Returns such a disk that fails operations while the switch is on.
 pub fn switched(
     bench: &Bench,
     index: usize,

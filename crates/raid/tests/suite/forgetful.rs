@@ -38,7 +38,7 @@ impl Server {
     }
 }
 
-/// The array of the first disks, of which the first forgets.
+/// Assembles the array of the first disks, of which the first forgets.
 async fn with_server(bench: &Bench, members: usize) -> (Server, Array) {
     let (server, first) = Server::of(bench, 0);
     let mut all = vec![first];

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 const LEVELS: [(Level, usize); 3] = [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 3)];
 
-/// Beginning of the data on a member.
+/// Returns the beginning of the data on a member.
 fn data_at(level: Level) -> u64 {
     if level == Level::Raid5 { 4096 } else { 2048 }
 }

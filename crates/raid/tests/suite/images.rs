@@ -39,8 +39,8 @@ async fn out_and_in(bench: &Bench, array: &Array) {
     bench.sleep(2000).await;
 }
 
-/// A mirror with a member that failed in the end. The superblocks of the member are restored from
-/// before a write that is marked no more.
+/// Makes a mirror with a member that failed in the end. The superblocks of the member are restored
+/// from before a write that is marked no more.
 async fn restored(bench: &Bench) -> Array {
     let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
     for _ in 0..3 {
@@ -176,8 +176,8 @@ async fn copy(bench: &Bench, from: usize, to: usize) {
     }
 }
 
-/// An array with bits that are cleared again. Its member 1 is copied to the last disk while the
-/// array runs: before or after the latest writes are marked.
+/// Makes an array with bits that are cleared again. Its member 1 is copied to the last disk while
+/// the array runs: before or after the latest writes are marked.
 async fn imaged(bench: &Bench, level: Level, members: usize, marked: bool) -> Array {
     let roles: Vec<_> = (0..members).collect();
     let array = bench.create(level, &roles, &[]).await.unwrap();

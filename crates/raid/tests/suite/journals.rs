@@ -23,7 +23,7 @@ struct Found {
 }
 
 impl Found {
-    /// The first sector of the record.
+    /// Returns the first sector of the record.
     fn at(&self) -> u64 {
         32 + self.slot * SLOT
     }
@@ -35,7 +35,7 @@ async fn sectors(device: &BoxDevice, at: u64, bytes: usize, bench: &Bench) -> Op
     result.ok().map(|()| buf)
 }
 
-/// The records of a disk, the newest last.
+/// Reads the records of a disk, the newest last.
 async fn records(bench: &Bench, disk: usize) -> Vec<Found> {
     let device = bench.candidate(disk).device;
     let mut all = Vec::new();
@@ -97,8 +97,8 @@ fn befall(sim: &mut Sim, disks: &[TargetId], disk: usize, at: u64, rot: Rot) {
     }
 }
 
-/// Two writes to one place, each flushed, then `idle` milliseconds and a loss of power. Returns the
-/// records of that stripe's journal.
+/// Writes to one place twice, flushing each, then cuts the power after `idle` milliseconds. Returns
+/// the records of that stripe's journal.
 fn written_twice(lost: Option<usize>, idle: u64) -> (Sim, Vec<TargetId>, Vec<Found>) {
     let found = Rc::new(RefCell::new(Vec::new()));
     let all = found.clone();
@@ -261,7 +261,7 @@ fn a_record_that_was_durable_and_is_gone_does_not_count_as_torn() {
     });
 }
 
-/// The array without its first member, although its journal cannot be known.
+/// Starts the array without its first member, although its journal cannot be known.
 async fn confirmed(bench: &Bench) -> Array {
     let start = Start::Degraded;
     let (name, members) = (Some("array"), bench.candidates(&[1, 2]));
@@ -415,8 +415,8 @@ fn a_chunk_is_not_computed_without_the_parity_of_its_stripe() {
     }
 }
 
-/// A record as versions before wrote it: one header, without the number of the first record that
-/// was not durable.
+/// Rewrites a record as versions before wrote it: one header, without the number of the first
+/// record that was not durable.
 async fn make_old(bench: &Bench, disk: usize, record: Found) {
     let device = bench.candidate(disk).device;
     let bytes = SLOT as usize * 512;

@@ -31,7 +31,7 @@ fn on_drives(parameters: &HddParameters, gib: u64, test: impl AsyncFn(Bench) + C
     drive(&mut Sim::new(world), &control, &disks, test);
 }
 
-/// The daemon's options for a `detection` of so many seconds.
+/// Returns the daemon's options for a `detection` of so many seconds.
 fn detecting(seconds: u64) -> Options {
     Options {
         timeout: Some(Nanos::from_millis(seconds * 900)),

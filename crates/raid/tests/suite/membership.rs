@@ -102,8 +102,8 @@ fn an_array_starts_with_a_member_that_refuses_writes() {
     }
 }
 
-/// Two mirrored disks that held 1; `lost` was lost, and the other holds 2 in its first 64 sectors
-/// and was closed. Both are there.
+/// Makes two mirrored disks that held 1; `lost` was lost, and the other holds 2 in its first 64
+/// sectors and was closed. Both are there.
 fn continue_without(lost: usize) -> (Sim, Vec<TargetId>) {
     run(1, 1, &[8; 2], async move |bench| {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
@@ -382,7 +382,7 @@ fn members_have_the_same_of_an_event() {
     });
 }
 
-/// All sound copies of superblocks.
+/// Reads all sound copies of superblocks.
 async fn examine_copies(bench: &Bench) -> Vec<Superblock> {
     let mut all = Vec::new();
     for (disk, copy) in (0..bench.disks.len()).flat_map(|disk| [(disk, 0), (disk, 1)]) {

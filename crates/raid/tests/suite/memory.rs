@@ -76,8 +76,8 @@ impl Tree {
     }
 }
 
-/// As many requests of `sectors` at once as fit half of `memory`, one each `step` sectors: writes,
-/// then reads, then zeroes.
+/// Runs as many requests of `sectors` at once as fit half of `memory`, one each `step` sectors:
+/// writes, then reads, then zeroes.
 fn load(memory: usize, tree: &'static Tree, fate: Fate, (sectors, step): (u64, u64)) {
     let mut world = World::new(1);
     let disks: Vec<_> = (0..tree.disks())

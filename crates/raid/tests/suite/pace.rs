@@ -13,7 +13,7 @@ use std::rc::Rc;
 const MIB: u64 = 512;
 const SPAN: Nanos = Nanos::from_secs(30);
 
-/// Drives, one of them a spare, each at another point of its turn.
+/// Adds drives, one of them a spare, each at another point of its turn.
 fn drives(world: &mut World, count: usize) -> Vec<TargetId> {
     let drive = |index| {
         let phase = index as f64 / count as f64;
@@ -55,7 +55,7 @@ async fn p99(bench: &Bench, array: &Array, rate: u64, seed: u64) -> Nanos {
     times[times.len() * 99 / 100]
 }
 
-/// An array of disks `0..members`, with these spares.
+/// Makes an array of disks `0..members`, with these spares.
 async fn made(bench: &Bench, level: Level, members: usize, spares: &[usize]) -> Array {
     let plan = Plan {
         name: "array".into(),

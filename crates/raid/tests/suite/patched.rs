@@ -90,7 +90,7 @@ async fn use_patched(bench: &Bench, degraded: bool) -> bool {
     true
 }
 
-/// Number of `cases`, the patches of one array each, that still make an array.
+/// Counts those of `cases`, the patches of one array each, that still make an array.
 pub fn survivors(level: Level, cases: Vec<(Vec<Patch>, bool)>) -> usize {
     let made = std::rc::Rc::new(std::cell::Cell::new(0));
     let counted = made.clone();

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 const TRIES: u64 = 16;
 
-/// A data sector of a member, near the front.
+/// Returns a data sector of a member, near the front.
 fn inside(level: Level) -> u64 {
     if level == Level::Raid5 { 6144 } else { 2048 }
 }
@@ -22,7 +22,8 @@ fn spoil_data(sim: &mut Sim, disk: TargetId, level: Level, sectors: block::Secto
     spoil(sim, vec![(disk, extent)]);
 }
 
-/// The byte of sector `sector` of two chunks after write number `which`: no two parities are alike.
+/// Returns the byte of sector `sector` of two chunks after write number `which`: no two parities
+/// are alike.
 fn byte(sector: u64, which: u8) -> u8 {
     which + 10 * (sector / 64) as u8
 }
@@ -41,8 +42,8 @@ async fn write(
     array.write(Lba(at), buf.share(), fua).await
 }
 
-/// Durable writes of `sectors` of a stripe from `at` on outlive power and any member, and so does
-/// durable data beside them.
+/// Tests that durable writes of `sectors` of a stripe from `at` on outlive power and any member,
+/// and so does durable data beside them.
 fn outlives_power_and_any_member(at: u64, sectors: u64) {
     for (seed, lost) in (0..TRIES).flat_map(|seed| (0..3).map(move |lost| (seed, lost))) {
         let (mut sim, disks) = run(seed, 1, &[8; 3], async move |bench| {

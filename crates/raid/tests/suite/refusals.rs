@@ -46,7 +46,7 @@ fn refusing(
     (sim, disks)
 }
 
-/// The first byte of a sector, if it can be read.
+/// Reads the first byte of a sector, if it can be read.
 async fn first_byte(bench: &Bench, array: &Array, at: u64) -> Option<u8> {
     bench.read(array, at, 1).await.ok().map(|buf| buf[0])
 }
@@ -258,7 +258,7 @@ fn a_member_that_returns_has_two_whole_superblocks() {
     }
 }
 
-/// From here on `disk` refuses `ops`.
+/// Makes `disk` refuse `ops` from here on.
 fn refuse(sim: &mut Sim, disk: TargetId, ops: Ops, within: Option<Extent>, when: When) {
     let rule = Rule {
         disk,

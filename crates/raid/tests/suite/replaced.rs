@@ -9,7 +9,7 @@ use sim::{Domain, Effect, Ops, Rule, When};
 const LEVELS: [(Level, usize); 3] = [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 3)];
 const SECTORS: u64 = 4096;
 
-/// Beginning of the data on a member; the first member holds some of it there.
+/// Returns the beginning of the data on the first member, which holds data of the array there.
 fn data_at(level: Level) -> u64 {
     if level == Level::Raid5 { 4096 } else { 2048 }
 }

@@ -9,7 +9,7 @@ use sim::{Effect, Ops, Rule, When};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Beginning of the data on a member, of three with a journal.
+/// Returns the beginning of the data on a member, of three with a journal.
 fn data_at(level: Level) -> u64 {
     if level == Level::Raid5 { 4096 } else { 2048 }
 }

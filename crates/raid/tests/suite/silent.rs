@@ -19,7 +19,7 @@ fn with_timeout() -> Options {
     }
 }
 
-/// An array that has lost its first member.
+/// Makes an array that has lost its first member.
 async fn degraded(bench: &Bench, level: Level, members: usize) -> Array {
     let all: Vec<usize> = (0..members).collect();
     let array = bench.create(level, &all, &[]).await.unwrap();
@@ -34,7 +34,7 @@ async fn degraded(bench: &Bench, level: Level, members: usize) -> Array {
     array
 }
 
-/// The role without which an array that has lost the first cannot run.
+/// Returns the role without which an array that has lost the first cannot run.
 fn needed(array: &Array) -> usize {
     let roles = 1..array.report().members.len();
     let mut needed = roles.filter(|role| !array.shape().can_run(|r| r != 0 && r != *role));

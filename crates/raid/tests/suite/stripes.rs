@@ -36,7 +36,7 @@ fn refusing(
     });
 }
 
-/// The stripe of which the first member has the parity.
+/// Returns the stripe of which the first member has the parity.
 fn stripe_of_the_first(array: &Array) -> u64 {
     let stripe = (0..3).find(|number| array.shape().stripe(*number).parity == 0);
     stripe.expect("parity takes turns") * STRIPE

@@ -28,14 +28,14 @@ fn slow(disks: &[TargetId]) -> Vec<Rule> {
     disks.iter().map(rule).collect()
 }
 
-/// The array of the second disk alone, which has its power back.
+/// Starts the array of the second disk alone, which has its power back.
 async fn assemble_second(bench: &Bench) -> Array {
     bench.sleep(1).await;
     let start = Start::Degraded;
     bench.start(&[1], start).await.unwrap()
 }
 
-/// Two mirrored disks that hold 1; then a start that is cut short when only the first has its
+/// Makes two mirrored disks that hold 1; then a start that is cut short when only the first has its
 /// superblock for certain, after which only the second is there.
 fn cut_in_a_start(seed: u64) -> (Sim, Vec<TargetId>) {
     let (mut sim, disks) = run(seed, 1, &[8; 2], async |bench| {

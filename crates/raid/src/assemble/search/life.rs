@@ -51,7 +51,7 @@ impl Life {
         live.iter().fold(0, |set, (role, _)| set | 1 << role)
     }
 
-    /// All writes of the members in sync.
+    /// Returns all writes of the members in sync.
     pub fn held(&self) -> Bits {
         bits(self.in_sync()).fold(0, |held, role| held | self.truth.holds[role])
     }
