@@ -49,12 +49,12 @@ impl Latencies {
         }))
     }
 
-    /// Counts of reads, since the beginning.
+    /// Returns the counts of reads, since the beginning.
     pub fn reads(&self) -> Latency {
         self.0.borrow().reads.clone()
     }
 
-    /// Counts of writes, without zeroes and discards.
+    /// Returns the counts of writes, without zeroes and discards.
     pub fn writes(&self) -> Latency {
         self.0.borrow().writes.clone()
     }

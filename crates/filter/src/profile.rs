@@ -14,8 +14,8 @@ use policy::regions::Regions;
 use policy::written::{Writes, Written};
 use std::cell::RefCell;
 
-/// Lines for each line that one of the profiler's four samples follows: many for a large volume,
-/// where a thin sample suffices, few for a small one.
+/// Rate of each of the profiler's four samples, one line in so many: sparse for a large volume, for
+/// which that suffices, dense for a small one.
 const ONE_IN: (u64, u64) = (4, 16);
 /// Lines of a volume for each step between these.
 const LINES_PER_STEP: u64 = 1024;

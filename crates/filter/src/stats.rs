@@ -46,7 +46,7 @@ impl Meter {
         snapshot.clone()
     }
 
-    /// Requests that have succeeded, and that have failed.
+    /// Returns the numbers of requests that have succeeded, and that have failed.
     pub fn ended(&self) -> (u64, u64) {
         let snapshot = self.0.borrow();
         let tallies = snapshot.tallies.iter();
@@ -171,7 +171,7 @@ impl Snapshot {
         self.at
     }
 
-    /// Requests begun and not ended.
+    /// Returns the number of requests begun and not ended.
     pub fn in_flight(&self) -> u64 {
         self.in_flight
     }
@@ -194,7 +194,7 @@ impl Snapshot {
         )
     }
 
-    /// Returns the difference to `earlier`, a snapshot of the same meter.
+    /// Returns the difference from `earlier`, a snapshot of the same meter.
     pub fn since(&self, earlier: &Snapshot) -> Interval {
         let tallies = self.tallies.iter().zip(&earlier.tallies);
         let tallies = tallies.map(|(now, then)| match Rc::ptr_eq(now, then) {
@@ -227,12 +227,12 @@ impl Interval {
         &self.tallies[verb as usize]
     }
 
-    /// Returns the successful requests of one verb a second.
+    /// Returns the number of successful requests of one verb a second.
     pub fn iops(&self, verb: Verb) -> f64 {
         self.tally(verb).requests as f64 * self.per_second()
     }
 
-    /// Returns the 10^6 bytes of one verb a second.
+    /// Returns the rate of one verb in 10^6 bytes a second.
     pub fn mb_s(&self, verb: Verb) -> f64 {
         let bytes = self.tally(verb).sectors as f64 * block::SECTOR_BYTES as f64;
         bytes / 1e6 * self.per_second()
@@ -248,7 +248,7 @@ impl Interval {
         self.weighted.as_secs_f64() * self.per_second()
     }
 
-    /// Returns the part of the time in which a request was in flight, 0 to 1.
+    /// Returns the fraction of the time in which a request was in flight, 0 to 1.
     pub fn utilisation(&self) -> f64 {
         self.busy.as_secs_f64() * self.per_second()
     }

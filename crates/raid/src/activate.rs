@@ -11,21 +11,21 @@ use layout::BLOCK_BYTES;
 use layout::array::bitmap;
 use std::rc::{Rc, Weak};
 
-/// Permission to start an array whose newest data may be elsewhere.
+/// Policy for a start when the newest data may be elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Start {
-    /// No permission.
+    /// Refuses such a start.
     #[default]
     Complete,
-    /// The array starts although members are absent that may hold newer data.
+    /// Starts although absent members may hold newer data.
     WithoutAbsent,
-    /// As before, and with older images of members, or with a journal that cannot be read and
-    /// leaves data undecided.
+    /// As before, and accepts older images of members, or data that an unreadable journal leaves
+    /// undecided.
     Degraded,
 }
 
 impl Start {
-    /// Returns the permission of a start by hand.
+    /// Returns the policy of a start by hand.
     pub fn by_hand(degraded: bool) -> Start {
         match degraded {
             true => Start::Degraded,
@@ -206,7 +206,7 @@ async fn read_maps(core: &Rc<Core>) -> Vec<Map> {
     maps
 }
 
-/// Evicts the members whose map lacks more than one write: older images of themselves.
+/// Evicts the members that lack more than one write of the map: older images of themselves.
 fn leave_outdated(core: &Rc<Core>, maps: &[Map], start: Start) -> IoResult<Vec<usize>> {
     let newest = maps.iter().filter_map(|map| map.writes);
     let newest = newest.reduce(bitmap::newest).unwrap_or(0);
@@ -259,9 +259,9 @@ fn leave_outdated(core: &Rc<Core>, maps: &[Map], start: Start) -> IoResult<Vec<u
     Ok(left)
 }
 
-/// Evicts the members whose map lacks the write of an orderly end of the array, which marks
-/// nothing: images from right before it. Their marked regions are filled, if the others can do
-/// without them. A loss of power leaves such members too, but with marks.
+/// Evicts the members that lack the last write of the map, by which an orderly end left no marks:
+/// images from right before it. Their marked regions are filled, if the others can do without them.
+/// A loss of power leaves such members too, but with marks.
 fn leave_behind(core: &Rc<Core>, maps: &[Map]) -> Vec<usize> {
     let newest = maps.iter().filter_map(|map| map.writes);
     let newest = newest.reduce(bitmap::newest);

@@ -247,7 +247,7 @@ struct Place {
     here: Option<(Candidate, Known)>,
     /// Freshness of the device; `None` if there is no usable one.
     membership: Option<Membership>,
-    /// True if a device of the role is here, usable or not, whose superblocks are known.
+    /// True if a device of the role is here with superblocks that are known, usable or not.
     known: bool,
 }
 

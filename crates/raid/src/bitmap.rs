@@ -1,5 +1,5 @@
-//! The write-intent bitmap: the regions whose members may differ after a crash, and those that an
-//! absent member has missed.
+//! The write-intent bitmap: the regions in which members may differ after a crash, and those that
+//! an absent member has missed.
 //!
 //! Invariants, at every instant:
 //!     a write is in flight to r ⟹ r is marked durably on every live member
@@ -29,7 +29,7 @@ pub(crate) struct Bitmap {
     intent: Intent,
     region: Sectors,
     data_at: Sectors,
-    /// The blocks of the bitmap whose marks are not written.
+    /// The blocks of the bitmap with marks that are not written.
     stale: RefCell<BTreeSet<usize>>,
     writing: Mutex,
     /// The number of bits that the last round cleared, those of them that were not marked since,
@@ -276,8 +276,8 @@ impl Bitmap {
         Ok(illegible)
     }
 
-    /// Clears the bits of regions that are idle since `before`, whose writes a flush has covered.
-    /// All members must be in sync.
+    /// Clears the bits of regions that are idle since `before`. A flush has covered the writes to
+    /// them. All members must be in sync.
     pub async fn clear(&self, core: &Rc<Core>, before: Nanos) -> IoResult {
         self.adapt();
         let mut idle = self.intent.idle(before.0);

@@ -7,7 +7,7 @@
 //!     `commit` ends well ⟹ every live member has the superblock of the state at its
 //!                            beginning, in both copies
 //!     the newest whole copy of a member's superblock outlives every write of the next
-//!     two members have an event ⟹ their images of it are the same, but for the member's identity
+//!     two members have an event ⟹ their images of it are the same, but for identity and role
 //!     the members change ⟹ the array is not committed any more (`block::Durable`)
 //!     a sealed event is on every member that was live in it, in a copy at least
 //!     an event without a member is written ⟹ writes to stripes that the others acknowledged

@@ -77,7 +77,7 @@ pub(crate) struct Slot {
     /// Earliest time at which a spare may take the role, if the member is lost.
     pub spare_at: Cell<Nanos>,
     /// The version of the roster with which every member knows that this one is in sync. Before
-    /// that no member may be lost that would consider itself the only one.
+    /// that no member may be lost that would count itself as the only one.
     pub known_from: Cell<Version>,
     /// The version of the roster of the last eviction.
     pub lost_from: Cell<Version>,
@@ -105,7 +105,7 @@ pub(crate) struct Core {
     pub journals: Vec<Journal>,
     /// Ranges being written, or resynced.
     pub busy: RangeLock,
-    /// Regions whose copies may differ, since a crash or a write that failed.
+    /// Regions with copies that may differ, since a crash or a write that failed.
     pub unsynced: RefCell<BTreeSet<usize>>,
     /// Regions in which a write has failed since a rebuild or a resync began, which goes over them
     /// again.

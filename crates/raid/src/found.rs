@@ -1,10 +1,10 @@
 //! The contents of a RAID 5 journal at a start.
 //!
 //! A record that cannot be read is not an absent one. Each slot holds a record, nothing, a torn
-//! record, or unknown bytes. A loss of power leaves a torn record, whose stripe was never touched.
+//! record, or unknown bytes. A loss of power leaves a torn record; its stripe was not written yet.
 //! Unknown are
-//!     a slot whose first header cannot be read, with no legible copy
-//!     a slot whose record is gone, although a later record says that it was durable
+//!     a slot with a first header that cannot be read, and no legible copy
+//!     a slot that lost its record, which a later record names as durable
 //!
 //! Not here: the repairs (`replay`).
 
@@ -45,7 +45,7 @@ pub(crate) struct Found {
     pub stripes: BTreeMap<u64, Vec<Record>>,
     /// Completeness of these records.
     pub damage: Damage,
-    /// The slots that hold neither a record nor nothing.
+    /// The torn and the unknown slots.
     pub illegible: Vec<u64>,
     /// Records before this one were durable.
     pub durable: u64,
@@ -102,7 +102,8 @@ pub(crate) fn weigh(slots: &[Slot], count: u64) -> Found {
     left.sort_by_key(|record| record.number);
     let mut stripes: BTreeMap<u64, Vec<Record>> = BTreeMap::new();
     for record in left {
-        // A write of the whole stripe supersedes all earlier records of it.
+        // A write of the whole stripe, or a revocation, supersedes all earlier records of the
+        // stripe.
         if matches!(record.entry, Entry::Whole(_) | Entry::Revoked) {
             stripes.remove(&record.stripe);
         }

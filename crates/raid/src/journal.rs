@@ -125,7 +125,7 @@ impl Journal {
         self.records.borrow().failed()
     }
 
-    /// Revokes the records `numbers`, whose writes had failed before a flush that has ended. The
+    /// Revokes the records `numbers`. Their writes had failed before a flush that has ended. The
     /// bytes that they left may have been read. Doing them again, or an earlier record of the same
     /// stripe, would change them.
     pub async fn revoke(&self, core: &Rc<Core>, numbers: &[u64]) -> IoResult {

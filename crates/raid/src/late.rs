@@ -80,7 +80,7 @@ impl Core {
         known.any(|known| *known.name == *name && known.in_flight.get() > 0)
     }
 
-    /// Records a member whose answers may be waited for after its eviction.
+    /// Registers a member: its answers may be waited for after its eviction.
     pub fn know(&self, member: &Rc<Member>) {
         let mut members = self.members.borrow_mut();
         let it = Rc::as_ptr(member);

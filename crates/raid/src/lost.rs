@@ -64,7 +64,7 @@ impl Core {
         self.limit_lost();
     }
 
-    /// Removes `extent` from the gaps of `role`, whose member is not in sync and got the data.
+    /// Removes `extent` from the gaps of `role`: its member, which is not in sync, got the data.
     pub fn fill_gap(&self, role: usize, extent: Extent) {
         if self.check_gaps(role, extent).is_err() {
             self.put_gaps(role, |runs| without(runs, extent));

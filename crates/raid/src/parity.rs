@@ -208,9 +208,10 @@ impl Core {
         self.journals[update.stripe.parity].retire(self).await
     }
 
-    /// True if nothing can be computed from the parity in the band of `update`, part of whose data
-    /// is `lost`, once the update is written. Either the parity was given up before. Or two data
-    /// chunks cannot be read, of which one is a gap of its member, and one is overwritten.
+    /// True if nothing can be computed from the parity in the band of `update` once that is
+    /// written. The data of the roles `lost` cannot be read there. Either the parity was given up
+    /// before. Or two data chunks cannot be read, of which one is a gap of its member, and one is
+    /// overwritten.
     fn outdates_parity(&self, update: &Update, lost: Roles) -> bool {
         let parity = update.stripe.parity;
         let is_gap = |role: usize| self.is_gap(role, update.band());

@@ -40,8 +40,8 @@ impl Core {
             .await
     }
 
-    /// Computes the data of `role` from `from` on in its chunk of `stripe`, which nobody writes
-    /// meanwhile. Takes memory from `grant` and gives it back.
+    /// Computes the data of `role` from `from` on in its chunk of `stripe`. No write to the stripe
+    /// may be in flight. Takes memory from `grant` and gives it back.
     pub async fn reconstruct(
         self: &Rc<Core>,
         stripe: Stripe,

@@ -8,7 +8,7 @@
 //!                                  a loss of power then uncovers nothing older than was there
 //!     a stripe is changed ⟹ its region is marked: a member that is away by then is rebuilt
 //!                           there, although the bit of the write itself may be cleared
-//!     the bytes of a slot cannot be known, and cannot be recomputed
+//!     a slot's record cannot be known, and the first case does not hold
 //!         ⟹ refused, or what cannot be computed is lost durably; never guessed
 //!
 //! Replay may be interrupted and start over: records stay until a flush has covered the writes that
@@ -294,8 +294,8 @@ impl Core {
             .await
     }
 
-    /// Gives up the unreadable sectors of a stripe whose parity may not fit. Zeroes take their
-    /// place, and the parity is made to fit.
+    /// Gives up the unreadable sectors of a stripe with a parity that may not fit. Zeroes take
+    /// their place, and the parity is made to fit.
     async fn lose_unreadable(self: &Rc<Core>, stripe: Stripe) -> IoResult {
         let unit = self.geometry.block;
         let bytes = unit.bytes() as usize;

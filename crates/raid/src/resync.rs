@@ -1,7 +1,7 @@
 //! Resyncs: copies that may differ after a crash are brought into agreement.
 //!
-//! Invariant: data read from an extent whose copies may differ is the data of all copies from then
-//! on.
+//! Invariant: copies of an extent may differ ⟹ data read from it is the data of all copies from
+//! then on.
 
 use crate::core::Core;
 use crate::levels::{Leg, Piece};

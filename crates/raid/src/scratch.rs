@@ -16,7 +16,8 @@ fn bytes(sectors: Sectors) -> usize {
     sectors.bytes() as usize
 }
 
-/// Bytes of each other member that are read at a time to compute `len` bytes of a member.
+/// Returns the bytes of each other member that are read at a time to compute `len` bytes of a
+/// member.
 fn step(members: usize, len: usize) -> usize {
     let most = (SCRATCH_BYTES / (members - 1) / BLOCK_BYTES).max(1) * BLOCK_BYTES;
     most.min(len)
@@ -35,7 +36,7 @@ fn update(members: usize, data: usize, band: usize) -> usize {
         + Pool::footprint(band * members)
 }
 
-/// Returns the zeroes that are written at once.
+/// Returns the sectors of zeroes that are written at once.
 pub(crate) fn zeroes(shape: &Shape) -> Sectors {
     let width = shape.width().0;
     let step = (SCRATCH_BYTES as u64 / SECTOR_BYTES).max(width) / width * width;

@@ -241,7 +241,7 @@ impl Core {
 
     /// Returns the size of the parts in which `len` sectors are read again, some of which are
     /// `unreadable`: the sectors of a drive's medium, which it reads and writes as a whole. Blocks
-    /// are used only where `nobody`, no member, can give such a sector.
+    /// are used only where no member can give such a sector (`nobody`).
     fn part(&self, len: Sectors, unreadable: bool, nobody: bool) -> Option<Sectors> {
         let part = match len > PHYSICAL {
             true => PHYSICAL,

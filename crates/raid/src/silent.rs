@@ -1,7 +1,7 @@
 //! Unresponsive members that the array needs.
 //!
 //! Requests wait for such a member as long as its device does: an error would be worse. An
-//! administrator, who can repair the member, and a start get the error instead.
+//! administrator can repair the member, and gets the error instead, as does a start.
 //!
 //! Invariant: work for an administrator or a start has not ended
 //!     ⟹ no member has been waited for beyond its time limit
@@ -45,8 +45,8 @@ impl Core {
         Some(self.error(Kind::Timeout, what))
     }
 
-    /// Waits until no task but the caller's uses the array, whose last handle it has, and thus its
-    /// members. An unresponsive member is given up.
+    /// Waits until no task but the caller's uses the array, and thus its members. The caller has
+    /// the last handle. An unresponsive member is given up.
     pub async fn released(self: &Rc<Core>) {
         while Rc::strong_count(self) > 1 {
             if self.silent().is_some() {

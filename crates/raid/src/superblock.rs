@@ -187,7 +187,7 @@ pub struct Superblock {
     pub journal_slots: u32,
     /// Roles of the array.
     pub table: Vec<MemberEntry>,
-    /// Runs of the array's sectors whose data is lost.
+    /// Runs of the array's sectors with lost data.
     pub bad: Vec<Extent>,
     /// Data that single members lack.
     pub gaps: Vec<Gap>,

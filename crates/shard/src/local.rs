@@ -48,12 +48,13 @@ impl<D: Driver> Local<D> {
         }
     }
 
-    /// Operations on a target that have not ended, with or without a task that waits for them.
+    /// Counts the operations on a target that have not ended, with or without a task that waits for
+    /// them.
     pub fn in_flight(&self, target: TargetId) -> u32 {
         self.0.ops.in_flight(target)
     }
 
-    /// Tasks of this shard that have not ended, including the caller.
+    /// Counts the tasks of this shard that have not ended, including the caller.
     pub fn tasks(&self) -> usize {
         self.0.tasks.len()
     }

@@ -116,7 +116,7 @@ impl Table {
 }
 
 impl<D: Driver> Ops<D> {
-    /// Operations on `target` that have not ended.
+    /// Counts the operations on `target` that have not ended.
     pub(crate) fn in_flight(&self, target: TargetId) -> u32 {
         self.table.borrow_mut().queue(target).in_flight
     }

@@ -108,7 +108,7 @@ impl<D: Driver> Tasks<D> {
         }
     }
 
-    /// Tasks that have not ended.
+    /// Counts the tasks that have not ended.
     pub(crate) fn len(&self) -> usize {
         self.slots.borrow().iter().flatten().count()
     }

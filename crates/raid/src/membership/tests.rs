@@ -9,7 +9,7 @@ fn start(generation: u8, event: u64) -> Position {
     }
 }
 
-/// Returns a superblock of a mirror whose members are 1, 2 and so on.
+/// Returns a superblock of a mirror with members 1, 2 and so on.
 fn superblock(states: &[MemberState], chain: &[Position]) -> Superblock {
     let entry = |(member, state): (u8, &MemberState)| MemberEntry {
         uuid: Uuid::from_bytes([member; 16]),

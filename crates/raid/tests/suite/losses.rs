@@ -276,8 +276,8 @@ fn a_spare_that_is_taking_a_place_cannot_be_added_again() {
 
 const CHUNK: u64 = 64;
 
-/// Returns the bytes of a sector at first, and after a test's write: no two chunks and their parity
-/// would make up for each other.
+/// Returns the first byte of a sector, and `new` that after a test's write: no two chunks and their
+/// parity make up for each other.
 fn old(at: u64) -> u8 {
     (at / CHUNK) as u8 + 1
 }

@@ -22,7 +22,7 @@ fn rule(disk: TargetId, ops: Ops, within: (u64, u64), when: When, effect: Effect
 }
 
 /// While a read of a returning member's metadata takes long, a spare is filled in its place. The
-/// returning member must not count as in sync because of data that it had before.
+/// returning member is not considered in sync by the regions that it had missed before that.
 #[test]
 fn of_a_member_that_returns_and_a_spare_one_takes_the_place() {
     for nth in 1..=8 {

@@ -26,8 +26,8 @@ fn drives(world: &mut World, count: usize) -> Vec<TargetId> {
     (0..count).map(drive).collect()
 }
 
-/// Requests of 4 KiB that arrive by chance, `rate` a second for [`SPAN`], half of them writes, at
-/// random places; returns their 99th percentile.
+/// Issues requests of 4 KiB that arrive by chance, `rate` a second for [`SPAN`], half of them
+/// writes, at random places. Returns the 99th percentile of their latency.
 async fn p99(bench: &Bench, array: &Array, rate: u64, seed: u64) -> Nanos {
     let mut rng = Rng::new(seed);
     let times = Rc::new(RefCell::new(Vec::new()));

@@ -13,8 +13,8 @@ use std::rc::Rc;
 const READ_BYTES: u64 = 256 << 10;
 const READS: u64 = 4000;
 
-/// Reads of a stream that `threads` share, one request each at a time: reads a second, and the
-/// reads of each leg.
+/// Reads a stream that `threads` share, one request each at a time. Returns the reads a second, and
+/// the reads of each leg.
 async fn stream(bench: &Bench, array: &Array, threads: usize) -> (f64, Vec<u64>) {
     let counts = || array.report().members.into_iter().map(|m| m.counts.reads);
     let before: Vec<_> = counts().collect();
