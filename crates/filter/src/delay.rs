@@ -1,8 +1,8 @@
 //! A device as slow as a model of another one.
 //!
-//! A request begins on the device at once and ends when the device has ended it and the model says
-//! that it is due. So a real file behaves like the modelled disk, as long as the file is the faster
-//! of the two.
+//! A request begins on the device at once. It ends once the device has ended it and it is due by
+//! the model. So a real file behaves like the modelled disk, as long as the file is the faster of
+//! the two.
 //!
 //! One task a device sleeps until the next request is due, and only while some are in flight.
 //!

@@ -169,8 +169,8 @@ impl Array {
         Ok(())
     }
 
-    /// Releases the devices of all members once no operation is in flight on them, so that a caller
-    /// can reopen them and reassemble the array. No request may be in flight; later ones fail.
+    /// Releases the devices of all members once no operation is in flight on them. A caller can
+    /// then reopen them and reassemble the array. No request may be in flight; later ones fail.
     pub async fn release(&self) {
         let core = self.core();
         core.closed.set(true);

@@ -1,11 +1,11 @@
 //! The choice of the leg that serves a read.
 //!
 //! A read that continues a leg's last one stays on that leg: its head is there, and its read-ahead.
-//! A stream that asks for more at once than one leg should have in flight leaves it, for runs so
-//! long that a disk gains by skipping the reads of the other one. Other reads go to the leg with
-//! the shorter queue; with equal queues, on rotating members, to the leg with the nearest head. A
-//! leg that takes [`SLOW`] times as long as the quickest is spared, but probed now and then, so
-//! that its recovery is noticed.
+//! A stream that asks for more at once than one leg should have in flight leaves the leg. Its runs
+//! on each leg are so long that a disk gains by skipping the reads of the other one. Other reads go
+//! to the leg with the shorter queue; with equal queues, on rotating members, to the leg with the
+//! nearest head. A leg that takes [`SLOW`] times as long as the quickest is spared. Probes now and
+//! then notice its recovery.
 
 use crate::levels::Leg;
 use crate::member::Member;

@@ -131,8 +131,8 @@ impl Core {
         }
     }
 
-    /// Returns the proof that every live member knows that the member of `role` is out of sync, or
-    /// lacks `band`, as is the case.
+    /// Returns the proof that every live member knows the state of `role`. Its member must be out
+    /// of sync, or lack `band`.
     pub async fn commit_without(self: &Rc<Core>, role: usize, band: Extent) -> IoResult<Proof> {
         self.commit().await?;
         let out = |roster: &Roster| {

@@ -48,10 +48,10 @@ pub struct Plan {
     pub chunk: Sectors,
     /// True if members may be overwritten that belong to an array.
     pub overwrite: bool,
-    /// True if the members are known to read as zeroes all over, as new images do, and need not be
-    /// zeroed, which takes hours on large disks. If that is wrong, copies differ and parity does
-    /// not fit in sectors that were never written; a sample of each member is read, and a sample
-    /// that is not zero is refused.
+    /// True if the members are known to read as zeroes all over, as new images do. They are not
+    /// zeroed then, which takes hours on large disks. If that is wrong, copies differ and parity
+    /// does not fit in sectors that were never written; a sample of each member is read, and a
+    /// sample that is not zero is refused.
     pub zeroed: bool,
 }
 

@@ -8,8 +8,8 @@ pub(crate) fn invalid(what: impl Into<String>) -> IoError {
     IoError::new(Kind::Invalid, what.into())
 }
 
-/// Returns the reason why a device cannot be a member of an array with logical blocks of `block`
-/// that uses `needed` sectors of it, if there is one. Its data does not matter.
+/// Returns the reason why a device cannot be a member, if there is one. The array has logical
+/// blocks of `block`, and uses `needed` sectors of the device. Its data does not matter.
 pub(crate) fn unusable(candidate: &Candidate, block: Sectors, needed: Sectors) -> Option<String> {
     let geometry = candidate.device.geometry();
     let name = &geometry.name;

@@ -198,8 +198,8 @@ mod tests {
     use super::*;
     use layout::Uuid;
 
-    /// A slot that cannot be read now may be read at the next start, and must be older then than
-    /// the records announced until then.
+    /// A slot that cannot be read now may be read at the next start. Its record must be older then
+    /// than those of this start.
     #[test]
     fn a_journal_goes_on_above_what_cannot_be_read() {
         let record = |number| {

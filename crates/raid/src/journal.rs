@@ -1,8 +1,7 @@
 //! The journal that closes RAID 5's write hole.
 //!
-//! Before a stripe is changed in part, the new bytes, the new parity among them, are made durable
-//! on the member that holds the stripe's parity. Then one member can be lost together with the
-//! power:
+//! Before a stripe is changed in part, the new data and the new parity are made durable on the
+//! member that holds the stripe's parity. Then one member can be lost together with the power:
 //!     the parity's member: the data chunks stand for themselves
 //!     a data member:       the record is done again, and parity is right
 //! A stripe that is written whole needs no bytes in the journal, only its new checksums: parity is
@@ -80,7 +79,7 @@ impl Journal {
         Sectors(JOURNAL.0 + number % self.slots() * self.slot.0)
     }
 
-    /// Returns the number of headers, one or two, of a record of `body` bytes, in a buffer that
+    /// Returns the number of headers, one or two, of a record of `body` bytes. The buffer also
     /// holds `beside` bytes that are no part of the record.
     pub fn headers(&self, body: usize, beside: usize) -> u8 {
         let fits = (HEAD_BYTES + body) as u64 <= self.slot.bytes();

@@ -1,12 +1,12 @@
 //! Arrays: several devices as one, behind the contract of a device, so that arrays nest.
 //!
-//! `levels` maps sectors to members, `superblock` holds the members' view of the array, `examine`
-//! reads superblocks, `membership` finds the current members, `assemble` assembles an array and
-//! `activate` starts it, `core` holds the present members, `commit` makes changes of them durable.
-//! `read` and `reconstruct` read, `change` and `parity` write. `bitmap` and `journal` prevent harm
-//! by a loss of power; `found`, `replay`, `resync`, `maintenance` and `fill` repair its remains;
-//! `replace` exchanges a sound member. `late` keeps operations that were given up and may still
-//! land, `silent` handles unresponsive members that the array needs.
+//! `levels` maps sectors to members. `superblock` holds a member's view of the array, `examine`
+//! reads superblocks, and `membership` finds the current members. `assemble` assembles an array and
+//! `activate` starts it. `core` holds the present members, and `commit` makes changes of them
+//! durable. `read` and `reconstruct` read, `change` and `parity` write. `bitmap` and `journal`
+//! prevent harm by a loss of power; `found`, `replay`, `resync`, `maintenance` and `fill` repair
+//! its remains; `replace` exchanges a sound member. `late` keeps operations that were given up and
+//! may still land, `silent` handles unresponsive members that the array needs.
 //!
 //! Not here, on purpose: opening devices, asking people, clocks and random sources. Identities are
 //! arguments.

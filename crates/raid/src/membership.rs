@@ -7,8 +7,8 @@
 //!                                  follows it, in both copies
 //!     a copy says that an event is sealed ⟹ each member that was live in it has it,
 //!                                  or one that follows it, in a copy
-//! A copy that cannot be read then hides nothing that was acknowledged, and an event that a member
-//! has in one of two copies only may be undone.
+//! A copy that cannot be read then hides nothing that was acknowledged. An event that a member has
+//! in one of two copies only may be undone.
 //!
 //! Not here: reading superblocks (`examine`), the decision that an array can run (`assemble`).
 

@@ -415,7 +415,7 @@ impl Search {
     }
 
     /// Searches all outcomes of an array that starts `lives` times and once more, with `events`
-    /// between, of which up to `rots` times a copy of a superblock cannot be read.
+    /// between. Up to `rots` times a copy of a superblock cannot be read.
     fn search(mut self, lives: u8, events: u8, rots: u8) -> Search {
         let made = self.made(lives, events, rots);
         self.reach(made);

@@ -10,8 +10,8 @@ const DATA_AT: u64 = 2048;
 /// Distance from one unreadable run to the next.
 const STEP: u64 = 64;
 
-/// Makes a mirror of two disks of `mib` MiB, full of 1, of which only the first has all, and that
-/// cannot read `lost`.
+/// Makes a mirror of two disks of `mib` MiB, full of 1. Only the first has all data, and cannot
+/// read `lost`.
 fn with_one_copy(mib: u64, lost: &[Extent]) -> (Sim, Vec<TargetId>) {
     let (mut sim, disks) = run(8, 1, &[mib; 2], async |bench| {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();

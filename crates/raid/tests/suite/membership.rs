@@ -64,8 +64,8 @@ fn of_a_member_that_returns_and_a_spare_one_takes_the_place() {
     }
 }
 
-/// A member that refuses all writes, as one that has become read-only does, is lost or stays lost,
-/// and the array starts without it, as often as it is started.
+/// A member that refuses all writes, as a read-only one does, is lost or stays lost. The array
+/// starts without it, as often as it is started.
 #[test]
 fn an_array_starts_with_a_member_that_refuses_writes() {
     for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 3)] {

@@ -231,8 +231,8 @@ fn what_was_written_before_a_refused_write_is_not_done_again_after_it() {
     }
 }
 
-/// A copy of the superblock that was torn when its member was lost would be the only one left if
-/// the power went while the other is written.
+/// The loss of a member may tear a copy of its superblock. That would be the only copy left if the
+/// power went while the other is written.
 #[test]
 fn a_member_that_returns_has_two_whole_superblocks() {
     for torn in [0, 8] {

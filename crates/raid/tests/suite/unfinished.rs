@@ -35,8 +35,8 @@ async fn assemble_second(bench: &Bench) -> Array {
     bench.start(&[1], start).await.unwrap()
 }
 
-/// Makes two mirrored disks that hold 1; then a start that is cut short when only the first has its
-/// superblock for certain, after which only the second is there.
+/// Makes two mirrored disks that hold 1, and a start that is cut short when only the first has its
+/// superblock for certain. After that only the second is there.
 fn cut_in_a_start(seed: u64) -> (Sim, Vec<TargetId>) {
     let (mut sim, disks) = run(seed, 1, &[8; 2], async |bench| {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
