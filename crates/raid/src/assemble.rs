@@ -78,7 +78,7 @@ fn decide(
     let truth = membership::newest(&all).ok_or_else(|| apart(&found))?;
     let past = Past {
         generation,
-        // The superblocks of this start carry its identity before these.
+        // The position of this start comes before these.
         history: membership::history_after(&truth, HISTORY_MAX - 1),
         event: membership::last_event(&all),
         sealed: truth.sealed,

@@ -4,8 +4,8 @@
 //! A stream that asks for more at once than one leg should have in flight leaves the leg. Its runs
 //! on each leg are so long that a disk gains by skipping the reads of the other one. Other reads go
 //! to the leg with the shorter queue; with equal queues, on rotating members, to the leg with the
-//! nearest head. A leg that takes [`SLOW`] times as long as the quickest is spared. Probes now and
-//! then notice its recovery.
+//! nearest head. A leg that takes [`SLOW`] times as long as the quickest is spared. A probe now and
+//! then notices its recovery.
 
 use crate::levels::Leg;
 use crate::member::Member;

@@ -79,7 +79,7 @@ impl Bitmap {
         Nanos(least.0.saturating_mul(1 << self.stretch.get()))
     }
 
-    /// Adapts that time to the bits that the last round cleared.
+    /// Adapts the idle time to the bits that the last round cleared.
     fn adapt(&self) {
         let (cleared, again) = (self.cleared.replace(0), self.again.replace(0));
         let stretch = self.stretch.get();

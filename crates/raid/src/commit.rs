@@ -131,8 +131,8 @@ impl Core {
         }
     }
 
-    /// Returns the proof that every live member knows the state of `role`. Its member must be out
-    /// of sync, or lack `band`.
+    /// Returns the proof that every live member knows the member of `role` as out of sync, or as
+    /// lacking `band`. Fails if neither is so.
     pub async fn commit_without(self: &Rc<Core>, role: usize, band: Extent) -> IoResult<Proof> {
         self.commit().await?;
         let out = |roster: &Roster| {

@@ -44,7 +44,7 @@ pub struct Options {
     /// Time after the last request for which the array counts as in use.
     pub busy_for: Nanos,
     /// Time that a spare leaves an unresponsive member to come back, since a returning member needs
-    /// only the data that it missed. A member that refuses operations is left none.
+    /// only the data that it missed. A member that refuses operations gets no such time.
     pub spare_delay: Nanos,
     /// Number of retries of a write that a member's medium refuses, before the member is lost.
     pub rewrites: u32,
@@ -107,7 +107,7 @@ pub(crate) struct Core {
     pub busy: RangeLock,
     /// Regions with copies that may differ, since a crash or a write that failed.
     pub unsynced: RefCell<BTreeSet<usize>>,
-    /// Regions in which a write has failed since a rebuild or a resync began, which goes over them
+    /// Regions in which a write has failed since a rebuild or a resync began. That goes over them
     /// again.
     pub again: RefCell<BTreeSet<usize>>,
     /// The members, and the version of them that all members know.
@@ -350,8 +350,8 @@ impl Core {
         self.slots.iter().position(is_it)
     }
 
-    /// True if no other members can replace the data of this one: others count only if all members
-    /// know that they are in sync.
+    /// True if the array needs this member: it is in sync, and the others cannot carry the array
+    /// on. Others count only if all members know that they are in sync.
     pub fn is_needed(&self, role: usize) -> bool {
         let is_known = |other: usize| {
             let from = self.slots[other].known_from.get();

@@ -116,7 +116,7 @@ pub(crate) fn weigh(slots: &[Slot], count: u64) -> Found {
     }
     let last = match damage {
         Damage::None => last,
-        // An illegible record may be read another time: it must be older then.
+        // An illegible record may be read another time: later records must have higher numbers.
         Damage::Torn | Damage::Unknown => last + 2 * len,
     };
     Found {

@@ -125,8 +125,8 @@ impl Journal {
     }
 
     /// Revokes the records `numbers`. Their writes had failed before a flush that has ended. The
-    /// bytes that they left may have been read. Doing them again, or an earlier record of the same
-    /// stripe, would change them.
+    /// bytes that they left may have been read. Doing the records again, or an earlier record of
+    /// the same stripe, would change the bytes.
     pub async fn revoke(&self, core: &Rc<Core>, numbers: &[u64]) -> IoResult {
         if numbers.is_empty() {
             return Ok(());

@@ -63,7 +63,8 @@ impl Late {
 }
 
 impl Core {
-    /// Waits until no earlier operation on the device of `member`, in any role, can land any more.
+    /// Waits until no earlier operation on the device of `member` can land any more, whichever
+    /// member it was then.
     pub async fn late_ended(&self, member: &Member) -> IoResult {
         // An operation that a caller waits for would be given up after the flush, which waits for
         // operations given up before it.

@@ -265,8 +265,8 @@ impl Core {
         self.spares.borrow_mut().pop()
     }
 
-    /// Puts a spare, taken from the waiting ones, into the claimed role. If others are in the way,
-    /// it waits again.
+    /// Puts a spare, taken from the waiting ones, into the claimed role. If other members prevent
+    /// that, the spare waits again.
     pub async fn activate_spare(self: &Rc<Core>, claim: Claim, spare: Rc<Member>) -> IoResult {
         let _joining = self.join(&spare.name)?;
         if let Err(error) = self.commit().await {

@@ -1,4 +1,4 @@
-//! A member: a device with its health and its position.
+//! A member: a device with its health, its load and the position of its head.
 //!
 //! Not here: its state in the array (`core`), the choice of a leg (`balance`), time limits
 //! (`turn`).
@@ -96,7 +96,7 @@ pub(crate) struct Member {
     /// Bytes that no flush has covered.
     unflushed: Cell<u64>,
     losses: Losses,
-    /// The losses that a later flush which succeeded has followed.
+    /// The number of losses before the last flush that succeeded.
     losses_met: Cell<u64>,
 }
 

@@ -154,7 +154,7 @@ impl Core {
     }
 
     /// Wipes the journal of a device that is to take `role`, and writes its superblocks: the device
-    /// is then at most one event behind if the next is cut short.
+    /// is then at most one event behind if the next commit is cut short.
     async fn make_ready(&self, role: usize, member: &Member) -> IoResult {
         if let Some(journal) = self.journals.get(role) {
             journal.wipe(self, member).await?;

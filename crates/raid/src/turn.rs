@@ -11,8 +11,8 @@ use block::{Deadline, Device, IoResult, Kind, Nanos, Permit};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// Operations in flight on a device: enough for any drive, and for a dozen below a nested array,
-/// and no more than a slow one completes in a second or so.
+/// Most operations in flight on a device: enough for any drive, and for a dozen below a nested
+/// array, and no more than a slow one completes in a second or so.
 pub(crate) const DEPTH: usize = 128;
 /// Least bytes a second of a sound device; larger operations take longer.
 const RATE_MIN: u64 = 16 << 20;
