@@ -9,7 +9,7 @@
 //!
 //! Invariants:
 //!     a stripe is written in place ⟹ its record is durable, or every member knows that the
-//!                                     parity's member is not in sync (`Cover`)
+//!                                     parity's member is not in sync or lacks the band (`Cover`)
 //!     a record is done with ⟺ a flush has covered the writes that it announced, and it was
 //!                              revoked if one had failed
 //!     a partial write to a stripe begins ⟹ no record of it as a whole is left

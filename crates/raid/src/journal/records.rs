@@ -25,7 +25,7 @@ pub(crate) struct Recorded(());
 pub(crate) enum Cover {
     /// The record of the write is durable.
     Record(Recorded),
-    /// The parity member is not in sync, which every member knows.
+    /// The parity member is not in sync, or lacks the band, which every member knows.
     NoParity(Proof),
 }
 
