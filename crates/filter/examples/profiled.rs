@@ -8,7 +8,7 @@ use filter::{Access, Profiling, Verb, Watch as _};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-/// A device that does nothing, well.
+/// A device that succeeds at once and does nothing.
 #[derive(Clone)]
 struct Null(Geometry);
 

@@ -2,7 +2,7 @@
 
 use block::{Extent, Fua, Lba, SECTOR_BYTES, Sectors};
 
-/// What is asked of the device.
+/// Operation of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Verb {
     /// `Device::read`.
@@ -34,22 +34,22 @@ impl Verb {
 /// One request, not yet checked: its extent may lie anywhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access {
-    /// What is asked.
+    /// Operation of the request.
     pub verb: Verb,
-    /// Of which sectors; empty for a flush. A length in bytes is rounded down.
+    /// Sectors of the request; empty for a flush. A length in bytes is rounded down.
     pub extent: Extent,
-    /// Of a write, whether it must be durable.
+    /// Durability that a write asks for.
     pub fua: Fua,
 }
 
 impl Access {
-    /// Of `bytes` from `at` on.
+    /// Makes a request for `bytes` from `at` on.
     pub fn transfer(verb: Verb, at: Lba, bytes: usize, fua: Fua) -> Access {
         let extent = Extent::new(at, Sectors(bytes as u64 / SECTOR_BYTES));
         Access { verb, extent, fua }
     }
 
-    /// Of `extent`.
+    /// Makes a request for `extent`.
     pub fn of(verb: Verb, extent: Extent) -> Access {
         let fua = Fua::No;
         Access { verb, extent, fua }

@@ -1,14 +1,12 @@
-//! Makes a device as slow as a model of another one.
+//! A device as slow as a model of another one.
 //!
-//! A request begins on the device at once and ends when the device has ended it
-//! and the model says that it is due. So a real file behaves like the disk that
-//! is modelled, as long as the file is the faster of the two.
+//! A request begins on the device at once. It ends once the device has ended it and it is due by
+//! the model. So a real file behaves like the modelled disk, as long as the file is the faster of
+//! the two.
 //!
-//! One task a device sleeps until the next request is due, and only while some
-//! are in flight.
+//! One task a device sleeps until the next request is due, and only while some are in flight.
 //!
-//! Not here: the model (a [`Pacer`]), and delays of `extents`, which asks no
-//! medium.
+//! Not here: the model (a [`Pacer`]), and delays of `extents`, which needs no medium.
 
 use crate::access::{Access, Verb};
 use block::{
@@ -21,19 +19,19 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// Says when requests may end.
+/// A model of the time that requests take.
 pub trait Pacer: 'static {
-    /// The request `id` begins at `now`; it lies inside the device.
+    /// Begins the request `id` at `now`; the request lies inside the device.
     fn arrive(&mut self, now: Nanos, id: u64, access: &Access);
 
-    /// When to call [`Pacer::take_due`] next; `None` while nothing is in flight.
+    /// Returns the time of the next call of [`Pacer::take_due`]; `None` while nothing is in flight.
     fn next_due(&self) -> Option<Nanos>;
 
     /// Appends the ids of the requests that are due by `now`.
     fn take_due(&mut self, now: Nanos, due: &mut Vec<u64>);
 }
 
-/// A device that is as slow as `P` says.
+/// A device that is as slow as the model `P`.
 pub struct Delayed<D, P> {
     inner: D,
     env: Env,
@@ -45,7 +43,7 @@ struct Pace<P> {
     next_id: u64,
     /// The requests that are not due yet.
     waiting: HashMap<u64, Option<Waker>>,
-    /// Of the task that lets requests go; `None` while it is not running.
+    /// Waker of the task that ends requests; `None` while no such task runs.
     clerk: Option<Waker>,
 }
 
@@ -64,8 +62,8 @@ impl<D: Device, P: Pacer> Delayed<D, P> {
         }
     }
 
-    /// Runs `work`, which serves `access`, for as long as the model says. A
-    /// request that the device will refuse costs nothing.
+    /// Runs `work`, which serves `access`, for as long as the model says. A request that the device
+    /// will refuse costs nothing.
     async fn pace<T>(&self, access: Access, valid: bool, work: impl Future<Output = T>) -> T {
         if !valid {
             return work.await;
@@ -111,7 +109,7 @@ impl<D: Device, P: Pacer> Delayed<D, P> {
     }
 }
 
-/// Lets requests go when they are due; ends when none is in flight.
+/// Ends requests when they are due; stops when none is in flight.
 struct Clerk<P> {
     pace: Rc<RefCell<Pace<P>>>,
     timer: Timer,

@@ -1,8 +1,10 @@
-//! Counts reads and writes by how long they took, in buckets between given bounds.
+//! Counts reads and writes by their latency, in buckets between given bounds.
 //!
-//! Invariant: of each verb, requests ≥ the sum of all counts; the rest took longer than the last bound.
+//! Invariant: of each verb, requests ≥ the sum of all counts; the rest took longer than the last
+//! bound.
 //!
-//! Costs two looks at the clock and a search among the bounds: so it can stay in front of every volume.
+//! Cost: two reads of the clock and a search among the bounds, so that the filter can stay in front
+//! of every volume.
 //!
 //! Not here: quantiles and rates ([`Metered`](crate::Metered) has them, for more memory).
 
@@ -11,7 +13,7 @@ use crate::watch::{Ending, Watch};
 use block::Nanos;
 use std::cell::RefCell;
 
-/// Counts how long requests take.
+/// Latency counts of reads and writes.
 pub struct Latencies(RefCell<Inner>);
 
 struct Inner {
@@ -23,18 +25,18 @@ struct Inner {
 /// Requests of one verb that succeeded.
 #[derive(Clone, Debug, Default)]
 pub struct Latency {
-    /// How many.
+    /// Number of requests.
     pub requests: u64,
-    /// What they moved.
+    /// Sectors of these requests.
     pub sectors: u64,
-    /// Their latencies together.
+    /// Sum of their latencies.
     pub time: Nanos,
-    /// How many took at most each bound, and longer than the one before.
+    /// Number of requests by bucket: longer than the bound before, and at most this bound.
     pub counts: Vec<u64>,
 }
 
 impl Latencies {
-    /// In buckets up to `bounds_us`, which rise.
+    /// Makes buckets up to `bounds_us`, which rise.
     pub fn new(bounds_us: &'static [u64]) -> Latencies {
         let none = Latency {
             counts: vec![0; bounds_us.len()],
@@ -47,12 +49,12 @@ impl Latencies {
         }))
     }
 
-    /// Of reads, since the beginning.
+    /// Returns the counts of reads, since the beginning.
     pub fn reads(&self) -> Latency {
         self.0.borrow().reads.clone()
     }
 
-    /// Of writes, zeroes and discards left out.
+    /// Returns the counts of writes, without zeroes and discards.
     pub fn writes(&self) -> Latency {
         self.0.borrow().writes.clone()
     }

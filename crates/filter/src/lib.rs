@@ -5,14 +5,13 @@
 //! - [`Swappable`] lets another device take its place.
 //! - [`Watched`] reports requests to an observer, a [`Watch`]:
 //!     - [`Latencies`] counts how long they take, for less than [`Metered`].
-//!     - [`Profiling`] learns how large a cache should be and what is hot.
+//!     - [`Profiling`] learns the best size of a cache and the hot regions.
 //!     - [`Tap`] reports them to a sink as they begin, while there is one.
 //!
-//! Each is exact about what passes: the same buffers, the same order of begin,
-//! and an abandoned request still carries on below.
+//! Each passes requests on exactly: the same buffers, the same order of begin, and an abandoned
+//! request still carries on below.
 //!
-//! Not here: clocks, threads, files and random sources. Time comes from the
-//! shard's timer.
+//! Not here: clocks, threads, files and random sources. Time comes from the shard's timer.
 
 mod access;
 mod delay;

@@ -1,9 +1,9 @@
-//! Profiles the requests of a device: how large a cache of it should be, which parts of
-//! it are hot, and how it is written and flushed.
+//! Profiles the requests of a device: the best size of a cache, the hot regions, and the pattern of
+//! writes and flushes.
 //!
-//! Costs some dozen instructions for each line that a request touches (the
-//! example `profiled` counts them) and at most a mebibyte. No request reads the
-//! clock: [`Profiling::tick`] passes the time.
+//! Cost: some dozen instructions for each line that a request touches (the example `profiled`
+//! counts them) and at most a mebibyte. No request reads the clock: [`Profiling::tick`] passes the
+//! time.
 
 use crate::access::{Access, Verb};
 use crate::watch::Watch;
@@ -14,8 +14,8 @@ use policy::regions::Regions;
 use policy::written::{Writes, Written};
 use std::cell::RefCell;
 
-/// Each of the profiler's four samples follows one line in so many: fewer of a
-/// large volume, for which they do, more of a small one.
+/// Rate of each of the profiler's four samples, one line in so many: sparse for a large volume, for
+/// which that suffices, dense for a small one.
 const ONE_IN: (u64, u64) = (4, 16);
 /// Lines of a volume for each step between these.
 const LINES_PER_STEP: u64 = 1024;
@@ -27,7 +27,7 @@ struct State {
     profiler: Profiler,
     regions: Regions,
     writes: Writes,
-    /// Whether a request belongs to what no cache keeps.
+    /// Returns true for a request of a stream, which no cache keeps.
     is_streamed: Option<Box<dyn Fn(Extent) -> bool>>,
     /// Sectors of a line, as a power of two.
     line: u32,
@@ -36,7 +36,7 @@ struct State {
 }
 
 impl Profiling {
-    /// Of a device of `sectors`, in lines of `line_bytes`, a power of two from 4 KiB on.
+    /// Profiles a device of `sectors`, in lines of `line_bytes`, a power of two from 4 KiB on.
     pub fn new(sectors: Sectors, line_bytes: u32, now: Nanos) -> Profiling {
         let line_sectors = u64::from(line_bytes) / SECTOR_BYTES;
         let lines = sectors.0.div_ceil(line_sectors);
@@ -54,7 +54,7 @@ impl Profiling {
         Profiling(RefCell::new(state))
     }
 
-    /// Leaves requests out that are part of a stream, which no cache keeps whatever its size.
+    /// Leaves requests out that are part of a stream, which no cache keeps, of any size.
     pub fn leave_out(&self, is_streamed: impl Fn(Extent) -> bool + 'static) {
         self.0.borrow_mut().is_streamed = Some(Box::new(is_streamed));
     }
@@ -64,22 +64,22 @@ impl Profiling {
         self.0.borrow_mut().tick(now);
     }
 
-    /// What is known of the requests by now.
+    /// Returns the profile of the requests by now.
     pub fn profile(&self) -> Profile {
         self.0.borrow().profiler.profile()
     }
 
-    /// How it was written and flushed by now.
+    /// Returns the pattern of writes and flushes by now.
     pub fn written(&self) -> Written {
         self.0.borrow().writes.written()
     }
 
-    /// Which parts are hot.
+    /// Returns the hot regions.
     pub fn regions(&self) -> Regions {
         self.0.borrow().regions.clone()
     }
 
-    /// Memory held, in bytes.
+    /// Returns the memory held, in bytes.
     pub fn state_bytes(&self) -> usize {
         let state = self.0.borrow();
         let written = state.writes.state_bytes();

@@ -1,13 +1,13 @@
 //! Counts requests as iostat does: rates, latency, queue and utilisation.
 //!
-//! Counters only grow; two [`Snapshot`]s make an [`Interval`]. With `q(t)`
-//! requests in flight at `t`:
+//! Counters only grow; two [`Snapshot`]s make an [`Interval`]. With `q(t)` requests in flight at
+//! `t`:
 //!     busy     = time with q > 0
 //!     weighted = integral of q, so weighted / time = mean queue depth
 //!
-//! Latency is kept to two significant digits, up to [`LATENCY_MAX`], in a histogram that grows
-//! with the longest. A snapshot shares what has not changed since: so a device that did nothing
-//! costs next to nothing, and neither does an interval in which it did nothing.
+//! Latency is kept to two significant digits, up to [`LATENCY_MAX`], in a histogram that grows with
+//! the longest. A snapshot shares unchanged counters with the meter. An idle device thus costs next
+//! to nothing, and so does an idle interval.
 
 use crate::access::{Access, Verb};
 use crate::watch::{Ending, Watch, Watched};
@@ -16,11 +16,11 @@ use hdrhistogram::Histogram;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Longer latencies are counted as this long.
+/// Longest latency; a longer one counts as this.
 pub const LATENCY_MAX: Nanos = Nanos::from_secs(3600);
 const DIGITS: u8 = 2;
 
-/// A device whose requests are counted.
+/// A device that counts its requests.
 pub type Metered<D> = Watched<D, Meter>;
 
 /// The observer of [`Metered`].
@@ -39,14 +39,14 @@ impl<D> Metered<D> {
 }
 
 impl Meter {
-    /// The counters at `now`.
+    /// Returns the counters at `now`.
     pub fn snapshot(&self, now: Nanos) -> Snapshot {
         let mut snapshot = self.0.borrow_mut();
         snapshot.pass(now);
         snapshot.clone()
     }
 
-    /// Requests that have succeeded, and that have failed.
+    /// Returns the numbers of requests that have succeeded, and that have failed.
     pub fn ended(&self) -> (u64, u64) {
         let snapshot = self.0.borrow();
         let tallies = snapshot.tallies.iter();
@@ -55,7 +55,7 @@ impl Meter {
         })
     }
 
-    /// The error of the last request that failed.
+    /// Returns the error of the last request that failed.
     pub fn last_error(&self) -> Option<String> {
         self.1.borrow().clone()
     }
@@ -91,16 +91,16 @@ impl Watch for Meter {
     }
 }
 
-/// What has happened to requests of one verb.
+/// Counters of one verb.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// How many succeeded.
+    /// Requests that succeeded.
     pub requests: u64,
-    /// How many failed.
+    /// Requests that failed.
     pub errors: u64,
-    /// How many were dropped before they ended.
+    /// Requests that were dropped before they ended.
     pub abandoned: u64,
-    /// Sectors of those that succeeded.
+    /// Sectors of the requests that succeeded.
     pub sectors: u64,
     /// Nanoseconds from first poll to success.
     pub latency: Histogram<u64>,
@@ -166,27 +166,27 @@ impl Snapshot {
         }
     }
 
-    /// When it was taken.
+    /// Returns the time of the snapshot.
     pub fn at(&self) -> Nanos {
         self.at
     }
 
-    /// Requests begun and not ended.
+    /// Returns the number of requests begun and not ended.
     pub fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
-    /// For how long a request was in flight since the meter began.
+    /// Returns the time with a request in flight since the meter began.
     pub fn busy(&self) -> Nanos {
         self.busy
     }
 
-    /// The counters of one verb since the meter began.
+    /// Returns the counters of one verb since the meter began.
     pub fn tally(&self, verb: Verb) -> &Tally {
         &self.tallies[verb as usize]
     }
 
-    /// Whether requests of one verb ended since `earlier`, a snapshot of the same meter.
+    /// True if requests of one verb ended since `earlier`, a snapshot of the same meter.
     pub fn has_moved(&self, verb: Verb, earlier: &Snapshot) -> bool {
         !Rc::ptr_eq(
             &self.tallies[verb as usize],
@@ -194,7 +194,7 @@ impl Snapshot {
         )
     }
 
-    /// What happened since `earlier`, a snapshot of the same meter.
+    /// Returns the difference from `earlier`, a snapshot of the same meter.
     pub fn since(&self, earlier: &Snapshot) -> Interval {
         let tallies = self.tallies.iter().zip(&earlier.tallies);
         let tallies = tallies.map(|(now, then)| match Rc::ptr_eq(now, then) {
@@ -211,10 +211,10 @@ impl Snapshot {
     }
 }
 
-/// What happened between two snapshots. Rates over no time are zero.
+/// The difference of two snapshots. Rates over no time are zero.
 #[derive(Clone, Debug)]
 pub struct Interval {
-    /// How long it is.
+    /// Length of the interval.
     pub span: Nanos,
     tallies: [Rc<Tally>; Verb::ALL.len()],
     busy: Nanos,
@@ -222,33 +222,33 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The counters of one verb.
+    /// Returns the counters of one verb.
     pub fn tally(&self, verb: Verb) -> &Tally {
         &self.tallies[verb as usize]
     }
 
-    /// Successful requests of one verb a second.
+    /// Returns the number of successful requests of one verb a second.
     pub fn iops(&self, verb: Verb) -> f64 {
         self.tally(verb).requests as f64 * self.per_second()
     }
 
-    /// 10^6 bytes of one verb a second.
+    /// Returns the rate of one verb in 10^6 bytes a second.
     pub fn mb_s(&self, verb: Verb) -> f64 {
         let bytes = self.tally(verb).sectors as f64 * block::SECTOR_BYTES as f64;
         bytes / 1e6 * self.per_second()
     }
 
-    /// How long it is.
+    /// Returns the length of the interval.
     pub fn span(&self) -> Nanos {
         self.span
     }
 
-    /// The mean number of requests in flight.
+    /// Returns the mean number of requests in flight.
     pub fn queue_mean(&self) -> f64 {
         self.weighted.as_secs_f64() * self.per_second()
     }
 
-    /// The part of the time in which a request was in flight, 0 to 1.
+    /// Returns the fraction of the time in which a request was in flight, 0 to 1.
     pub fn utilisation(&self) -> f64 {
         self.busy.as_secs_f64() * self.per_second()
     }

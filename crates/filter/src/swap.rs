@@ -1,12 +1,12 @@
-//! A device that another can take the place of while clients use it.
+//! A device that another can replace while clients use it.
 //!
 //! Invariants:
 //!     `pause` has ended ⟹ nothing is in flight below, and nothing begins
 //!     writes were acknowledged that no flush has covered when the device is swapped
 //!         ⟹ the next flush fails, once: the new device may not have them
 //!
-//! Not here: requests whose futures were dropped, which may still be in flight
-//! below; whether the new device holds what the old one did.
+//! Not here: requests with dropped futures, which may still be in flight below; the check that the
+//! new device has the data of the old one.
 
 use block::{
     Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Shared, Signal,
@@ -24,9 +24,9 @@ struct Inner<D> {
     paused: Cell<bool>,
     in_flight: Cell<u32>,
     changed: Signal,
-    /// Changes that were acknowledged.
+    /// Number of changes that were acknowledged.
     acknowledged: Cell<u64>,
-    /// How many of them a flush has covered.
+    /// Number of them that a flush has covered.
     covered: Cell<u64>,
     has_forgotten: Cell<bool>,
 }
@@ -79,7 +79,7 @@ impl<D: Device + Clone> Swappable<D> {
         }))
     }
 
-    /// What lies below now.
+    /// Returns the present device below.
     pub fn device(&self) -> D {
         self.0.device.borrow().clone()
     }
@@ -91,7 +91,8 @@ impl<D: Device + Clone> Swappable<D> {
         self.0.changed.until(none).await;
     }
 
-    /// Puts `device` below, which must be paused and of the same shape.
+    /// Puts `device` below. The filter must be paused, and `device` of the same shape as the old
+    /// one.
     pub fn swap(&self, device: D) -> IoResult {
         let (was, is) = (&self.0.geometry, device.geometry());
         if (was.sectors, was.block) != (is.sectors, is.block) {

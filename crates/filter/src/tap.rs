@@ -1,6 +1,6 @@
 //! Reports each request to a sink as it begins, while there is a sink.
 //!
-//! Without one a request costs a look at a flag: so it can stay in front of every
+//! Without a sink a request costs the check of a flag, so that the tap can stay in front of every
 //! volume.
 
 use crate::access::Access;
@@ -9,13 +9,13 @@ use block::Nanos;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Takes requests as they begin, on the shard's hot path; must not block.
+/// A sink of requests as they begin, on the shard's hot path; must not block.
 pub trait Begin: 'static {
-    /// A request begins.
+    /// Takes a request that begins.
     fn begin(&mut self, now: Nanos, access: &Access);
 }
 
-/// Where the sink is put and taken; clones are the same.
+/// A handle that puts and takes the sink; clones are the same.
 pub struct Tap<S>(Rc<Inner<S>>);
 
 struct Inner<S> {
@@ -30,7 +30,7 @@ impl<S> Clone for Tap<S> {
 }
 
 impl<S: Begin> Tap<S> {
-    /// Puts a sink; false, and nothing changes, if there is one.
+    /// Puts a sink; returns false, without a change, if there is one.
     pub fn put(&self, sink: S) -> bool {
         let mut place = self.0.sink.borrow_mut();
         let free = place.is_none();
@@ -47,7 +47,7 @@ impl<S: Begin> Tap<S> {
         self.0.sink.borrow_mut().take()
     }
 
-    /// Looks at the sink, or empties it.
+    /// Calls `f` with the sink, to look at it or to empty it.
     pub fn with<T>(&self, f: impl FnOnce(&mut S) -> T) -> Option<T> {
         self.0.sink.borrow_mut().as_mut().map(f)
     }

@@ -1,32 +1,32 @@
 //! A device that reports to an observer when each request begins and ends.
 //!
-//! Invariant: every `begin` is followed by exactly one `end`, also when the
-//! future is dropped, which ends the wait and not the operation below.
+//! Invariant: every `begin` is followed by exactly one `end`, also when the future is dropped,
+//! which ends the wait and not the operation below.
 
 use crate::access::{Access, Verb};
 use block::{
     Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos, Shared, Timer,
 };
 
-/// How a request ended.
+/// End of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// It succeeded.
+    /// The request succeeded.
     Done,
-    /// It failed.
+    /// The request failed.
     Failed(Kind),
-    /// Its future was dropped first.
+    /// The future of the request was dropped first.
     Abandoned,
 }
 
-/// Hears of every request; called on the shard's hot path.
+/// An observer of every request; called on the shard's hot path.
 pub trait Watch: 'static {
-    /// A request is first polled.
+    /// Takes the beginning of a request, at its first poll.
     fn begin(&self, now: Nanos, access: &Access);
-    /// It has ended; `began` is the `now` of its `begin`.
+    /// Takes the end of a request; `began` is the `now` of its `begin`.
     #[inline]
     fn end(&self, _now: Nanos, _: &Access, _began: Nanos, _: Ending) {}
-    /// It is about to end with this error.
+    /// Takes the error of a request that is about to end with it.
     fn failed(&self, _: &IoError) {}
 }
 
@@ -48,7 +48,7 @@ impl<D, W: Watch> Watched<D, W> {
         }
     }
 
-    /// The observer.
+    /// Returns the observer.
     pub fn watch(&self) -> &W {
         &self.watch
     }
@@ -82,7 +82,7 @@ impl<'a, W: Watch> Span<'a, W> {
         }
     }
 
-    /// Reports its end with `result`.
+    /// Reports the end of the request with `result`.
     #[inline]
     pub fn end(mut self, result: &IoResult) {
         self.ending = match result {

@@ -1,4 +1,4 @@
-//! What is done to the members of an array, once it is known who they are, before it serves.
+//! The start of an array's members, once they are found, before the array serves.
 //!
 //! Invariant: a start has failed, or was given up ⟹ it asks nothing more of a member,
 //!            which may be one of another start by then
@@ -11,21 +11,21 @@ use layout::BLOCK_BYTES;
 use layout::array::bitmap;
 use std::rc::{Rc, Weak};
 
-/// Whether an array starts where its newest data may be elsewhere.
+/// Policy for a start when the newest data may be elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Start {
-    /// It does not.
+    /// Refuses such a start.
     #[default]
     Complete,
-    /// It starts although members are absent that may hold newer data.
+    /// Starts although absent members may hold newer data.
     WithoutAbsent,
-    /// So it does, and takes older images of members, or what a journal that cannot be read leaves
-    /// open.
+    /// As before, and accepts older images of members, or data that an unreadable journal leaves
+    /// undecided.
     Degraded,
 }
 
 impl Start {
-    /// A start by hand.
+    /// Returns the policy of a start by hand.
     pub fn by_hand(degraded: bool) -> Start {
         match degraded {
             true => Start::Degraded,
@@ -34,10 +34,10 @@ impl Start {
     }
 }
 
-/// Members that return, with their roles and whether they lack everything.
+/// Members that return, with their roles, and true if they lack everything.
 pub(crate) type Returned = Vec<(usize, Rc<Member>, bool)>;
 
-/// Brings what the members hold into a state in which they can serve.
+/// Repairs the members until they can serve, and starts the array.
 pub(crate) async fn activate(core: Rc<Core>, returned: Returned, start: Start) -> IoResult<Array> {
     let starting = Starting(Some(core.clone()));
     let begun = core.until_silent(begin(&core, returned, start)).await;
@@ -50,7 +50,7 @@ pub(crate) async fn activate(core: Rc<Core>, returned: Returned, start: Start) -
     Ok(Array::start(core))
 }
 
-/// While an array starts.
+/// Abandons the array unless its start succeeds.
 struct Starting(Option<Rc<Core>>);
 
 impl Starting {
@@ -95,7 +95,7 @@ async fn begin(core: &Rc<Core>, mut returned: Returned, start: Start) -> IoResul
     for (role, member, whole) in returned {
         let name = member.name.clone();
         let adopted = take_back(core, role, member, whole).await;
-        // It was missing in any case; the others carry the array, or say that they cannot.
+        // The member was missing in any case; the others carry the array, or say that they cannot.
         if let Err(error) = adopted {
             core.check_up()?;
             core.log(format!(
@@ -115,11 +115,11 @@ async fn take_back(core: &Rc<Core>, role: usize, member: Rc<Member>, whole: bool
     core.adopt(claim, member, whole).await
 }
 
-/// The members of `roles`, which were left behind, and are to be filled again.
+/// Takes the members of `roles`, which were evicted, so that they are filled again.
 fn give_again(core: &Rc<Core>, roles: &[usize], whole: bool) -> Returned {
     let of = |role: &usize| {
         let member = core.slots[*role].member.take()?;
-        // It is asked again, as one that is on its way to a role.
+        // The member is asked again, as one that is about to take a role.
         *member.array.borrow_mut() = Weak::new();
         Some((*role, member, whole))
     };
@@ -129,7 +129,7 @@ fn give_again(core: &Rc<Core>, roles: &[usize], whole: bool) -> Returned {
 /// The write-intent map of a member in sync.
 struct Map {
     role: usize,
-    /// How often it had been written; `None` if nothing of it is legible.
+    /// Number of writes of the map; `None` if no block is legible.
     writes: Option<u32>,
     blocks: Vec<Buf>,
 }
@@ -145,7 +145,7 @@ impl Map {
 }
 
 impl Core {
-    /// The blocks of the map of `member`; zeroes where they cannot be read.
+    /// Reads the blocks of the map of `member`; zeroes where they cannot be read.
     async fn read_map(&self, member: &Member) -> (Option<u32>, Vec<Buf>) {
         let (mut writes, mut blocks) = (None, Vec::new());
         let bitmap = self.bitmap.as_ref();
@@ -165,9 +165,10 @@ impl Core {
         (writes, blocks)
     }
 
-    /// Whether `member`, which was lost when the map had been written `writes` times, has the map
-    /// of that time, or of one write before or after: it lacks what is marked then, here or there,
-    /// and no more. An older image of it has a map with less.
+    /// Takes over the marks of `member`, which was lost at write number `writes` of the map.
+    /// Returns true if its map is of that write, or of one before or after: the member then lacks
+    /// the regions marked on either side, and no more. An older image of the member has a map with
+    /// fewer writes.
     pub async fn take_marks(self: &Rc<Core>, member: &Member, writes: u32) -> IoResult<bool> {
         let Some(bitmap) = &self.bitmap else {
             return Ok(true);
@@ -189,7 +190,7 @@ impl Core {
     }
 }
 
-/// The maps of the members in sync.
+/// Reads the maps of the members in sync.
 async fn read_maps(core: &Rc<Core>) -> Vec<Map> {
     let mut maps = Vec::new();
     for (role, member) in core.live() {
@@ -205,7 +206,7 @@ async fn read_maps(core: &Rc<Core>) -> Vec<Map> {
     maps
 }
 
-/// Leaves behind the members whose map lacks more than one write: older images of themselves.
+/// Evicts the members that lack more than one write of the map: older images of themselves.
 fn leave_outdated(core: &Rc<Core>, maps: &[Map], start: Start) -> IoResult<Vec<usize>> {
     let newest = maps.iter().filter_map(|map| map.writes);
     let newest = newest.reduce(bitmap::newest).unwrap_or(0);
@@ -237,7 +238,7 @@ fn leave_outdated(core: &Rc<Core>, maps: &[Map], start: Start) -> IoResult<Vec<u
         false => Vec::new(),
     };
     if let Some(bitmap) = &core.bitmap {
-        // Of two starts that are cut short each would else begin a write that some lack.
+        // Two interrupted starts would otherwise each begin a write that some members lack.
         let is_written = maps.iter().all(|map| map.writes == Some(newest));
         bitmap.resume_after(newest, is_written);
     }
@@ -249,7 +250,7 @@ fn leave_outdated(core: &Rc<Core>, maps: &[Map], start: Start) -> IoResult<Vec<u
         ));
     }
     left.iter().for_each(|role| core.leave(*role, true));
-    // Of those that were absent when this was decided the map says no more than that.
+    // The members that this start evicted were lost at the present write of the map.
     for (role, slot) in core.slots.iter().enumerate() {
         if core.state(role).is_failed() && slot.lost_from.get() > Version::default() {
             core.set_entry(role, |entry| entry.map_writes = newest);
@@ -258,9 +259,9 @@ fn leave_outdated(core: &Rc<Core>, maps: &[Map], start: Start) -> IoResult<Vec<u
     Ok(left)
 }
 
-/// Leaves behind the members whose map lacks the write that ended the array in order, with which
-/// nothing was marked: images from right before it. They are filled where theirs has marks, if the
-/// others can do without them. A loss of power leaves such members too, but with marks.
+/// Evicts the members that lack the last write of the map, by which an orderly end left no marks:
+/// images from right before it. Their marked regions are filled, if the others can do without them.
+/// A loss of power leaves such members too, but with marks.
 fn leave_behind(core: &Rc<Core>, maps: &[Map]) -> Vec<usize> {
     let newest = maps.iter().filter_map(|map| map.writes);
     let newest = newest.reduce(bitmap::newest);
@@ -279,7 +280,7 @@ fn leave_behind(core: &Rc<Core>, maps: &[Map]) -> Vec<usize> {
     left
 }
 
-/// Takes over which regions may differ, from every member that is in sync.
+/// Takes over the marked regions of every member in sync.
 async fn take_over_bitmap(core: &Rc<Core>, maps: &[Map]) -> IoResult {
     let Some(bitmap) = &core.bitmap else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! An array as its user sees it: a device, and what can be done to it.
+//! The public face of an array: a device, and the operations of its administrator.
 
 use crate::change::Change;
 use crate::core::Core;
@@ -18,8 +18,7 @@ use layout::Uuid;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A running array. Clones are the same array, which rests when the last is
-/// gone.
+/// A running array. Clones are the same array, which becomes idle when the last is gone.
 #[derive(Clone)]
 pub struct Array(Rc<Handle>);
 
@@ -34,48 +33,48 @@ impl Drop for Handle {
 /// One member, as reports show it.
 #[derive(Clone, Debug)]
 pub struct MemberReport {
-    /// Its role.
+    /// Role of the member.
     pub role: usize,
-    /// Its device; `None` if it is missing.
+    /// Device of the member; `None` if it is missing.
     pub device: Option<Arc<str>>,
-    /// What it fails with.
+    /// Failure domain of the device.
     pub domain: Option<Arc<str>>,
-    /// What is known of it.
+    /// State of the member.
     pub state: MemberState,
-    /// What it did and suffered.
+    /// Counts of the member's operations and errors.
     pub counts: MemberCounts,
 }
 
-/// How an array is.
+/// State of an array.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Its name.
+    /// Name of the array.
     pub name: Arc<str>,
-    /// Its level.
+    /// Level of the array.
     pub level: Level,
-    /// Its size.
+    /// Size of the array.
     pub sectors: Sectors,
-    /// Its chunk, of striped levels.
+    /// Chunk of striped levels.
     pub chunk: Sectors,
-    /// Its identity; `None` for one without superblocks.
+    /// Identity of the array; `None` without superblocks.
     pub uuid: Option<Uuid>,
-    /// Its members, by role.
+    /// Members, by role.
     pub members: Vec<MemberReport>,
-    /// Whether every member that is here knows durably how the others are.
+    /// True if every present member knows the states of the others durably.
     pub committed: bool,
-    /// The devices that wait to replace one.
+    /// Spares.
     pub spares: Vec<Arc<str>>,
     /// The role of a member in sync that is being replaced.
     pub replaced: Option<usize>,
-    /// What goes on, if anything.
+    /// Progress of the rebuild or resync, if one runs.
     pub progress: Option<Progress>,
     /// Sectors that are lost.
     pub bad: Vec<Extent>,
-    /// When it was scrubbed last.
+    /// Time of the last scrub.
     pub scrubbed: Scrubbed,
-    /// Why writes are refused.
+    /// Reason why writes are refused.
     pub down: Option<String>,
-    /// What would be lost together.
+    /// Warnings about failure domains that would stop the array if lost.
     pub warnings: Vec<String>,
 }
 
@@ -96,7 +95,7 @@ impl Array {
         &self.0.0
     }
 
-    /// How the array is.
+    /// Reports the state of the array.
     pub fn report(&self) -> Report {
         let core = self.core();
         let members = core.slots.iter().enumerate().map(|(role, slot)| {
@@ -132,26 +131,25 @@ impl Array {
         }
     }
 
-    /// What happened, the newest last, and how much in all.
+    /// Returns the last events, the newest last, and their number since the start.
     pub fn events(&self) -> (Vec<Event>, u64) {
         let core = self.core();
         (core.events.borrow().clone(), core.event_count.get())
     }
 
-    /// Where sectors lie.
+    /// Returns the map of sectors to members.
     pub fn shape(&self) -> &Shape {
         &self.core().shape
     }
 
-    /// Whether nothing is left to be brought into agreement or filled, and every member
-    /// knows that.
+    /// True if nothing is left to resync or rebuild, and every member knows that durably.
     pub fn is_settled(&self) -> bool {
         let core = self.core();
         let rests = core.unsynced.borrow().is_empty() && core.replacement.borrow().is_none();
         core.is_whole() && rests && core.is_committed()
     }
 
-    /// Leaves a member behind, as if it had failed.
+    /// Evicts a member, as if it had failed.
     pub async fn fail(&self, role: usize) -> IoResult {
         let core = self.core();
         if role >= core.slots.len() {
@@ -171,9 +169,8 @@ impl Array {
         Ok(())
     }
 
-    /// Releases the devices of all members, once nothing is at work on them: for
-    /// whoever reopens them, to reassemble the array. No request may be in
-    /// flight; later ones fail.
+    /// Releases the devices of all members once no operation is in flight on them. A caller can
+    /// then reopen them and reassemble the array. No request may be in flight; later ones fail.
     pub async fn release(&self) {
         let core = self.core();
         core.closed.set(true);
@@ -181,7 +178,7 @@ impl Array {
         core.abandon("its members were released");
     }
 
-    /// Fails at once every member in `domain` that can be done without.
+    /// Fails at once every member in `domain` that the array can do without.
     pub async fn fail_domain(&self, domain: &str) -> IoResult {
         let core = self.core();
         let error = IoError::new(Kind::Gone, format!("its domain {domain} was pulled"));
@@ -194,9 +191,9 @@ impl Array {
         core.check_up()
     }
 
-    /// Gives the array a device: a member of this array that returns takes what
-    /// it missed; any other becomes a spare, and all that it holds is lost. With
-    /// `overwrite` unset the latter is refused if it belongs to an array.
+    /// Adds a device to the array. A member of this array that returns gets the data that it
+    /// missed. Any other device becomes a spare, and all its data is lost. Without `overwrite`, a
+    /// device that belongs to an array is refused as a spare.
     pub async fn add(&self, candidate: Candidate, fresh: Uuid, overwrite: bool) -> IoResult {
         let added = self.take_in(candidate, fresh, overwrite);
         self.core().until_silent(added).await
@@ -217,7 +214,7 @@ impl Array {
         // A member that is here has all of this, whenever the device is read from now on.
         let before = core.image();
         let found = match crate::examine::known(&core.env, &candidate.device, timeout).await {
-            // What it was is damaged, and is to be lost.
+            // A damaged superblock is overwritten.
             Err(error) if overwrite && error.kind() == Kind::Corrupt => None,
             found => found?,
         };
@@ -268,7 +265,7 @@ impl Array {
         self.take_spare(candidate, fresh).await
     }
 
-    /// Makes a device a spare, and all that it holds is lost.
+    /// Makes a device a spare. All its data is lost.
     async fn take_spare(&self, candidate: Candidate, fresh: Uuid) -> IoResult {
         let core = self.core();
         check_spare(core, candidate.device.geometry())?;
@@ -279,9 +276,9 @@ impl Array {
         Ok(())
     }
 
-    /// Takes a member's place with `candidate`. A member in sync serves until that holds
-    /// all that it holds; that of one that is not is filled from the others. A spare of this array
-    /// may be given: the device of an exchange that was cut short is one.
+    /// Replaces a member by `candidate`. A member in sync serves until `candidate` holds all of its
+    /// data; a member out of sync is rebuilt from the others. `candidate` may be a spare of this
+    /// array: the device of an interrupted replacement is one.
     pub async fn replace(
         &self,
         role: usize,
@@ -317,56 +314,54 @@ impl Array {
         if !core.state(role).is_failed() {
             self.fail(role).await?;
         }
-        // Unless a spare that waited takes the place by itself.
+        // Unless a waiting spare takes the place by itself.
         if let Ok(claim) = core.claim(role)
             && let Some(spare) = core.take_spare()
         {
             let activating = core.clone();
             let activated = async move { activating.activate_spare(claim, spare).await };
-            // The spare waits no more, so that it is carried through.
+            // The spare waits no more, so that the activation is carried through.
             let activated = core.env.spawn.persist(activated);
             core.until_silent(activated).await?;
         }
         Ok(())
     }
 
-    /// Compares all copies, or data with parity; with `repair` brings what
-    /// differs into agreement.
+    /// Compares all copies, or data with parity. With `repair`, brings differences into agreement.
     pub async fn scrub(&self, repair: bool) -> IoResult<ScrubReport> {
-        // Whoever releases the members waits for who holds it.
+        // A caller of `release` waits for every holder of the members.
         let core = self.core().clone();
         core.scrub(repair).await
     }
 
-    /// How far the scrub is that runs.
+    /// Progress of the running scrub.
     pub fn scrubbing(&self) -> Option<Progress> {
         let progress = self.core().scrub.get();
         (progress.total > Sectors::ZERO).then_some(progress)
     }
 
-    /// Ends the scrub that runs, at its next step; whether there is one.
+    /// Ends the running scrub at its next step. Returns false if none runs.
     pub fn cancel_scrub(&self) -> bool {
         self.core().scrub_cancelled.set(true);
         self.scrubbing().is_some()
     }
 
-    /// The device that was to take the place of a member in sync does not; which, if there
-    /// was one.
+    /// Cancels the replacement of a member in sync. Returns the device that was to take the place.
     pub fn cancel_replacement(&self) -> Option<Arc<str>> {
         self.core().cancel_replacement()
     }
 
-    /// Remembers, durably, when the array was scrubbed last.
+    /// Records durably the time of the last scrub.
     pub async fn set_scrubbed(&self, scrubbed: Scrubbed) -> IoResult {
         self.core().set_scrubbed(scrubbed).await
     }
 
-    /// Makes everything durable, and clears every bit that can be: the next
-    /// start has nothing to do. No request may be in flight, and none may follow.
+    /// Makes everything durable, and clears every bit that can be cleared: the next start has
+    /// nothing to do. No request may be in flight, and none may follow.
     pub async fn close(&self) -> IoResult {
         let core = self.core();
         core.closed.set(true);
-        // What is at work by itself ends first, and looks before it goes on.
+        // Background work ends first: each task looks before it goes on.
         let all = core.geometry.extent();
         let _alone = core.busy.lock(all, Access::Exclusive).await;
         core.flush_members().await?;
@@ -381,7 +376,7 @@ impl Array {
 
     async fn change(&self, extent: Extent, change: Change) -> IoResult {
         let (core, spawn) = (self.core(), &self.core().env.spawn);
-        // What holds a range goes on until members have answered.
+        // The holder of a range goes on until members have answered.
         let work = match core.shape.level().redundancy() {
             Redundancy::None => return core.change_plain(extent, change).await,
             Redundancy::Copies => spawn.persist(core.clone().change(extent, change)),

@@ -1,13 +1,12 @@
-//! Putting arrays together from what their members say.
+//! Assembling arrays from the superblocks of their members.
 //!
-//! What cannot be used, because it is silent, blank, another array's, too small, or
-//! damaged, counts as absent, and is reported. What was asked of a member before has ended
-//! before it is trusted (`late`). An array starts without a member only if
-//! those of which nothing is known could not have carried it on by themselves: what is
-//! here may be old then.
+//! A device that is unresponsive, blank, of another array, too small or damaged counts as absent,
+//! and is reported. Earlier operations of a member have ended before it is trusted (`late`). An
+//! array starts without a member only if the unknown members could not have carried it on by
+//! themselves: otherwise the present members may be old.
 //!
-//! Not here: what a superblock looks like (`format`), which is the newest and who lacks
-//! what (`membership`), what is done to the members then (`activate`), making arrays (`create`).
+//! Not here: the format of superblocks (`superblock`), the newest superblock and the data that
+//! members lack (`membership`), the start of the members (`activate`), making arrays (`create`).
 
 pub use crate::activate::Start;
 
@@ -32,7 +31,7 @@ use std::rc::Rc;
 struct Found {
     candidate: Candidate,
     known: Known,
-    /// Why it cannot be a member, whatever it knows.
+    /// Reason why the device cannot be a member, whatever its superblock says.
     late: Option<String>,
 }
 
@@ -42,9 +41,8 @@ impl Found {
     }
 }
 
-/// Assembles an array from `candidates`, in whatever order. Those that cannot be
-/// used count as absent. `generation` is this start's own random identity, which no other
-/// start may have.
+/// Assembles an array from `candidates`, in any order. Unusable candidates count as absent.
+/// `generation` is this start's own random identity, which no other start may have.
 pub async fn assemble(
     env: &Env,
     name: Option<&str>,
@@ -67,7 +65,7 @@ pub async fn assemble(
     activate(core, returned, start).await
 }
 
-/// Who of `found`, which are of one array, is in it; asks and writes nothing.
+/// Decides which of `found`, which are of one array, are its members. Does no I/O.
 fn decide(
     env: &Env,
     found: Vec<Found>,
@@ -80,7 +78,7 @@ fn decide(
     let truth = membership::newest(&all).ok_or_else(|| apart(&found))?;
     let past = Past {
         generation,
-        // What this start writes comes before them.
+        // The position of this start comes before these.
         history: membership::history_after(&truth, HISTORY_MAX - 1),
         event: membership::last_event(&all),
         sealed: truth.sealed,
@@ -88,7 +86,7 @@ fn decide(
     parts_of(env, found, &truth, past, start, options, notes)
 }
 
-/// Asks all candidates at once what they are.
+/// Reads the superblocks of all candidates at once.
 async fn find(
     env: &Env,
     candidates: Vec<Candidate>,
@@ -124,8 +122,8 @@ async fn find(
     Ok(found)
 }
 
-/// What a device is, once nothing that it was asked for before can land any more; else why
-/// it cannot be used.
+/// Reads the superblocks of a device, once no earlier operation on it can land any more; or returns
+/// the reason why the device cannot be used.
 async fn ask(
     env: &Env,
     device: &BoxDevice,
@@ -137,7 +135,7 @@ async fn ask(
     }
     let timeout = options.timeout.unwrap_or(examine::TIMEOUT);
     match late::ended_on(env, device, timeout).await {
-        // A superblock may have been among that.
+        // The landed operations may include a superblock.
         Ok(()) => (examine::known(env, device, options.timeout).await, None),
         Err(error) => {
             let why = format!("{error}; it counts as absent until it answers");
@@ -146,7 +144,7 @@ async fn ask(
     }
 }
 
-/// The devices that belong to the array `name`, or to that most of them belong to.
+/// Chooses the devices that belong to the array `name`, or to the array of most devices.
 fn choose(found: Vec<Found>, name: Option<&str>, notes: &mut Vec<String>) -> IoResult<Vec<Found>> {
     let mut arrays: BTreeMap<Uuid, Vec<Found>> = BTreeMap::new();
     for found in found {
@@ -190,7 +188,8 @@ fn choose(found: Vec<Found>, name: Option<&str>, notes: &mut Vec<String>) -> IoR
     distinct(ours, notes)
 }
 
-/// One device for each member: of two copies of a member the one that the member went on with.
+/// Keeps one device for each member: of two copies of a member the one that the member went on
+/// with.
 fn distinct(found: Vec<Found>, notes: &mut Vec<String>) -> IoResult<Vec<Found>> {
     let mut distinct: Vec<Found> = Vec::new();
     for found in found {
@@ -220,7 +219,7 @@ fn distinct(found: Vec<Found>, notes: &mut Vec<String>) -> IoResult<Vec<Found>> 
     Ok(distinct)
 }
 
-/// Members of one array that diverged.
+/// Makes the error for members of one array that diverged.
 fn apart(found: &[Found]) -> IoError {
     let newest = found.iter().max_by_key(|found| found.known.newest().events);
     let newest = newest.expect("members that are apart");
@@ -243,16 +242,16 @@ fn apart(found: &[Found]) -> IoError {
     ))
 }
 
-/// What is here of each role.
+/// The device of a role.
 struct Place {
     here: Option<(Candidate, Known)>,
-    /// How far that is; `None` if nothing usable is here.
+    /// Freshness of the device; `None` if there is no usable one.
     membership: Option<Membership>,
-    /// Something is here that shows what it knows, usable or not.
+    /// True if a device of the role is here with superblocks that are known, usable or not.
     known: bool,
 }
 
-/// Finds out who has each role of `truth`.
+/// Finds the device of each role of `truth`.
 fn places(
     found: &mut Vec<Found>,
     truth: &Superblock,
@@ -316,8 +315,8 @@ fn settle_unknown(
     }
 }
 
-/// The roles in sync of which another member does not know that, for it was cut short as
-/// it was given.
+/// Returns the roles in sync that another member does not know as in sync, since the commit of that
+/// was interrupted.
 fn unheard(places: &[Place], truth: &Superblock) -> Vec<usize> {
     let fresh = |place: &&Place| place.membership == Some(Membership::Fresh);
     let here = || places.iter().filter(fresh).filter_map(|p| p.here.as_ref());
@@ -434,7 +433,7 @@ fn check_absent(shape: &Shape, places: &[Place], truth: &Superblock, start: Star
             missing.join(", ")
         )));
     }
-    // Of some nothing is known.
+    // Members of which nothing is known.
     let absent = |role: usize| should(&role) && !places[role].known;
     if shape.can_run(absent) && start == Start::Complete {
         return Err(invalid(format!(

@@ -1,12 +1,11 @@
-//! Which leg serves a read.
+//! The choice of the leg that serves a read.
 //!
-//! A read that goes on where a leg's last one ended stays on that leg: its head
-//! is there, and its read-ahead. A stream that asks for more at once than one leg
-//! need have leaves it, for runs so long that a disk gains by skipping what the
-//! other one reads. Else the leg with the shorter queue serves;
-//! with queues alike, on rotating members the one whose head is nearest. A leg
-//! that takes [`SLOW`] times as long as the quickest is spared, but asked now
-//! and then, lest it never be found to have recovered.
+//! A read that continues a leg's last one stays on that leg: its head is there, and its read-ahead.
+//! A stream that asks for more at once than one leg should have in flight leaves the leg. Its runs
+//! on each leg are so long that a disk gains by skipping the reads of the other one. Other reads go
+//! to the leg with the shorter queue; with equal queues, on rotating members, to the leg with the
+//! nearest head. A leg that takes [`SLOW`] times as long as the quickest is spared. A probe now and
+//! then notices its recovery.
 
 use crate::levels::Leg;
 use crate::member::Member;
@@ -16,21 +15,19 @@ use std::rc::Rc;
 #[cfg(test)]
 mod tests;
 
-/// How much slower than the quickest a leg may be.
+/// Factor by which a leg may be slower than the quickest.
 const SLOW: u64 = 4;
-/// Differences of less than this are no reason.
+/// Differences of less than this do not count.
 const SLOW_MIN: Nanos = Nanos::from_millis(2);
 /// Of this many reads, one goes to a slow leg.
 const PROBE: u64 = 64;
-/// A stream stays on its leg while that has at most so many requests more than
-/// another in flight.
+/// A stream stays on its leg while that has at most so many requests more than another in flight.
 const STREAM_LEAD: u32 = 8;
-/// The same in bytes, of rotating members. A stream that passes back and forth
-/// makes runs of twice this: of several turns of one disk, or of a turn or so of
-/// each of seven behind a leg.
+/// The same in bytes, of rotating members. A stream that passes back and forth makes runs of twice
+/// this: of several turns of one disk, or of a turn or so of each of seven behind a leg.
 const STREAM_LEAD_BYTES: u64 = 4 << 20;
 
-/// The index of the leg that should serve read number `turn`.
+/// Returns the index of the leg that should serve read number `turn`.
 pub(crate) fn choose(legs: &[(Leg, Rc<Member>)], turn: u64) -> Option<usize> {
     if legs.len() < 2 {
         return (!legs.is_empty()).then_some(0);

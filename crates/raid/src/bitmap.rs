@@ -1,5 +1,5 @@
-//! The write-intent bitmap: the regions whose members may differ after a crash,
-//! and those that an absent member has missed.
+//! The write-intent bitmap: the regions in which members may differ after a crash, and those that
+//! an absent member has missed.
 //!
 //! Invariants, at every instant:
 //!     a write is in flight to r ⟹ r is marked durably on every live member
@@ -8,10 +8,10 @@
 //!     the map is written  ⟹ every live member has the write before (`writes`), so that one with
 //!                             less is an older image of itself
 //!
-//! A bit costs a write, so that one which is wanted again soon after it was cleared
-//! was cleared in vain: where most were, bits are left longer.
+//! A bit costs a write. A bit that is set again soon after was cleared in vain: where most were,
+//! bits are left longer.
 //!
-//! Not here: who copies what (`maintenance`).
+//! Not here: copying regions (`maintenance`).
 
 use crate::core::Core;
 use block::{Extent, Intent, IoResult, Mutex, Nanos, Proof, Regions, Sectors};
@@ -29,27 +29,27 @@ pub(crate) struct Bitmap {
     intent: Intent,
     region: Sectors,
     data_at: Sectors,
-    /// The blocks of the bitmap that are not written as they are marked.
+    /// The blocks of the bitmap with marks that are not written.
     stale: RefCell<BTreeSet<usize>>,
     writing: Mutex,
-    /// How many bits the last round cleared, those of them that were not marked since, and
-    /// how many were.
+    /// The number of bits that the last round cleared, those of them that were not marked since,
+    /// and the number of those that were.
     cleared: Cell<usize>,
     unmarked: RefCell<BTreeSet<usize>>,
     again: Cell<usize>,
-    /// How often the time that bits are left has been doubled.
+    /// Number of doublings of the time that bits are left.
     stretch: Cell<u32>,
-    /// How often the map has been written, and whether the members have all of the last write.
+    /// Number of writes of the map, and whether the members have all of the last write.
     writes: Cell<u32>,
     is_written: Cell<bool>,
 }
 
-/// Regions that a larger bitmap would make smaller than this would cost more writes than the
-/// smaller ones save.
+/// Least region of a bitmap of more than one block: smaller regions would cost more writes than
+/// they save.
 const REGION: Sectors = Sectors::from_mib(64);
 
-/// The regions' size for an array: a multiple of its stripes, as small as one block of
-/// the bitmap has bits for, but for large arrays [`REGION`], and at least 64 KiB.
+/// Returns the size of an array's regions, a multiple of its stripes: as small as one block of the
+/// bitmap has bits for, but for large arrays [`REGION`], and at least 64 KiB.
 pub(crate) fn region_for(sectors: Sectors, width: Sectors) -> Sectors {
     let of = |regions: usize| sectors.0.div_ceil(regions as u64);
     let least = of(REGIONS).min(REGION.0).max(of(REGIONS_MAX)).max(128);
@@ -74,12 +74,12 @@ impl Bitmap {
         }
     }
 
-    /// How long a region must be idle until its bit is cleared, at least `least`.
+    /// Returns the idle time of a region until its bit is cleared, at least `least`.
     pub fn clear_after(&self, least: Nanos) -> Nanos {
         Nanos(least.0.saturating_mul(1 << self.stretch.get()))
     }
 
-    /// Learns from the bits that the last round cleared.
+    /// Adapts the idle time to the bits that the last round cleared.
     fn adapt(&self) {
         let (cleared, again) = (self.cleared.replace(0), self.again.replace(0));
         let stretch = self.stretch.get();
@@ -94,7 +94,7 @@ impl Bitmap {
         self.intent.regions()
     }
 
-    /// Whether no region is marked.
+    /// True if no region is marked.
     pub fn is_clear(&self) -> bool {
         self.intent.marked().is_empty()
     }
@@ -105,35 +105,36 @@ impl Bitmap {
         first as usize..end as usize
     }
 
-    /// The sectors of a region.
+    /// Returns the sectors of a region.
     pub fn extent(&self, region: usize, array: Sectors) -> Extent {
         let start = region as u64 * self.region.0;
         let len = self.region.0.min(array.0 - start);
         Extent::new(block::Lba(start), Sectors(len))
     }
 
-    /// The blocks of the bitmap.
+    /// Returns the number of blocks of the bitmap.
     pub fn blocks(&self) -> usize {
         bitmap::blocks(self.regions())
     }
 
-    /// Where a block of the bitmap is on a member.
+    /// Returns the place of a block of the bitmap on a member.
     pub fn place(&self, block: usize) -> Sectors {
         bitmap::place(self.regions(), self.data_at, block)
     }
 
-    /// How often it has been written, with a write that goes on.
+    /// Returns the number of writes of the bitmap, including one in flight.
     pub fn writes(&self) -> u32 {
         self.writes.get()
     }
 
-    /// Members have had it `writes` times, and all of them the last unless it `is_written` again.
+    /// Continues after `writes` writes of the bitmap. The last one counts as being on all members
+    /// only with `is_written`.
     pub fn resume_after(&self, writes: u32, is_written: bool) {
         self.writes.set(writes);
         self.is_written.set(is_written);
     }
 
-    /// Whether nothing is marked, and every live member has the last write.
+    /// True if nothing is marked, and every live member has the last write.
     pub fn is_known(&self) -> bool {
         self.is_clear() && self.is_written.get()
     }
@@ -149,13 +150,13 @@ impl Bitmap {
         });
     }
 
-    /// The regions that are marked.
+    /// Returns the regions that are marked.
     pub fn marked_regions(&self) -> Vec<usize> {
         self.intent.marked().iter().collect()
     }
 
-    /// A write to `extent` begins; returns once its regions are durably marked.
-    /// `Err`: the members must not be touched. [`Bitmap::end`] follows either.
+    /// Begins a write to `extent`; returns once its regions are durably marked. `Err`: the members
+    /// must not be touched. [`Bitmap::end`] follows either.
     pub async fn begin(&self, core: &Rc<Core>, extent: Extent) -> IoResult<Proof> {
         let range = self.region_of(extent);
         for region in range.clone() {
@@ -174,14 +175,14 @@ impl Bitmap {
         Ok(proof().expect("marked, and written since"))
     }
 
-    /// The write has ended.
+    /// Ends a write.
     pub fn end(&self, extent: Extent, now: Nanos) {
         for region in self.region_of(extent) {
             self.intent.end(region, now.0);
         }
     }
 
-    /// Writes what is stale of the bitmap to every live member, unless `is_done` by then.
+    /// Writes the stale blocks of the bitmap to every live member, unless `is_done` by then.
     async fn write(&self, core: &Rc<Core>, is_done: impl Fn() -> bool) -> IoResult {
         let _alone = self.writing.lock().await;
         if is_done() {
@@ -250,12 +251,11 @@ impl Bitmap {
                 None => Ok(()),
             }
         };
-        // One that has begun keeps the next out, whoever has given up by then.
+        // A write that has begun keeps the next out, even if its caller has given up.
         core.env.spawn.persist(writes).await
     }
 
-    /// How many blocks of the bitmap on the members cannot be read, all of which are
-    /// written again.
+    /// Rewrites the blocks of the bitmap that members cannot read; returns their number.
     pub async fn mend(&self, core: &Rc<Core>) -> IoResult<u64> {
         let mut illegible = 0;
         for block in 0..self.blocks() {
@@ -276,8 +276,8 @@ impl Bitmap {
         Ok(illegible)
     }
 
-    /// Clears the bits of regions that are idle since `before`, which a
-    /// flush has covered. Members must all be in sync.
+    /// Clears the bits of regions that are idle since `before`. A flush has covered the writes to
+    /// them. All members must be in sync.
     pub async fn clear(&self, core: &Rc<Core>, before: Nanos) -> IoResult {
         self.adapt();
         let mut idle = self.intent.idle(before.0);

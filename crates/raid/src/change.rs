@@ -1,7 +1,7 @@
 //! Writes of the levels that keep copies or nothing.
 //!
-//! A write goes to every live leg. It is acknowledged once a leg that is in
-//! sync has it, and no member that lacks it counts as in sync, durably.
+//! A write goes to every live leg. Before its acknowledgement a leg in sync has it, and no member
+//! that lacks it counts as in sync, durably.
 //!
 //! Not here: RAID 5's writes (`parity`).
 
@@ -13,7 +13,7 @@ use block::{Access, Extent, Fua, IoError, IoResult, Kind, Lba, Proof, Shared};
 use futures_util::future::{join, join_all};
 use std::rc::Rc;
 
-/// What is to happen to an extent.
+/// A change of an extent.
 #[derive(Clone)]
 pub(crate) enum Change {
     Data(Shared, Fua),
@@ -21,14 +21,14 @@ pub(crate) enum Change {
     Discard,
 }
 
-/// What came of a change on one leg; without a member that was lost before.
+/// Result of a change on one leg; without a member that was lost before.
 struct Ended {
     role: usize,
     member: Option<Rc<Member>>,
     result: IoResult,
 }
 
-/// What came of a change.
+/// Result of a change.
 #[derive(Default)]
 struct Outcome {
     took: Roles,
@@ -36,7 +36,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// A leg has ended: a member that did not take the change is left behind.
+    /// Adds the result of a leg: a member that did not take the change is evicted.
     fn add(&mut self, core: &Rc<Core>, leg: Ended) {
         match (leg.result, leg.member) {
             (Ok(()), _) => self.took.add(leg.role),
@@ -52,7 +52,7 @@ impl Core {
         let _under_way = self.late.begin();
         self.last_use.set(self.env.timer.now());
         if matches!(change, Change::Discard) {
-            // Members answer it differently, and copies would differ.
+            // Members would answer a discard differently, and copies would differ.
             return Ok(());
         }
         let bitmap = self.bitmap.as_ref().expect("copies have superblocks");
@@ -67,12 +67,11 @@ impl Core {
             self.mark_out_of_sync(extent);
         }
         bitmap.end(extent, self.env.timer.now());
-        // It is acknowledged.
+        // The write is acknowledged.
         result.map(drop)
     }
 
-    /// Changes `extent` of a level without redundancy: there is nothing to keep in
-    /// agreement.
+    /// Changes `extent` of a level without redundancy: there is nothing to keep in agreement.
     pub async fn change_plain(&self, extent: Extent, change: Change) -> IoResult {
         self.last_use.set(self.env.timer.now());
         let first = self.shape.first_piece(extent);
@@ -88,7 +87,7 @@ impl Core {
         ended.into_iter().try_for_each(|leg| leg.result)
     }
 
-    /// Changes one leg; says which member that is, which is decided at once.
+    /// Changes one leg, and returns its member, which is chosen at once.
     fn change_leg(
         &self,
         piece: &Piece,
@@ -141,7 +140,7 @@ impl Core {
         if let Some(error) = outcome.failed {
             return Err(error);
         }
-        // A leg that was in sync at the time may have been left behind since.
+        // A leg that was in sync at the time may have been evicted since.
         let took = |piece: &Piece| {
             let mut legs = piece.legs().iter().map(|leg| leg.member);
             legs.any(|role| outcome.took.has(role) && self.is_in_sync(role))
@@ -163,7 +162,7 @@ impl Core {
         Ok(known)
     }
 
-    /// The legs of `piece` that take writes, by their index.
+    /// Returns the legs of `piece` that take writes, by their index.
     fn live_legs(&self, piece: &Piece) -> ArrayVec<usize, LEGS_MAX> {
         let all = 0..piece.legs().len();
         all.filter(|leg| self.writable(piece.legs()[*leg].member).is_some())
@@ -197,7 +196,7 @@ impl Core {
             let live = self.live_legs(&piece).into_iter();
             live.map(move |leg| self.change_leg(&piece, leg, extent.start, change))
         });
-        // Who takes part is decided here, before any of them is polled.
+        // The members that take part are chosen here, before any of them is polled.
         let legs: Vec<_> = legs.collect();
         for ended in join_all(legs).await {
             outcome.add(self, ended);

@@ -1,6 +1,6 @@
-//! Devices on their way into an array, and the roles that they are to take.
+//! Devices that are about to join an array, and the roles that they are to take.
 //!
-//! Invariant: one device at a time is on its way to a role, and each device to one place.
+//! Invariant: one device at a time is about to take a role, and each device to take one place.
 
 use crate::core::Core;
 use crate::member::{Candidate, Member};
@@ -12,14 +12,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 impl Core {
-    /// The devices that wait to take a member's place, or are about to.
+    /// Returns the spares, and the device that is about to take a member's place.
     pub fn waiting(&self) -> Vec<Rc<Member>> {
         let replacement = self.replacement.borrow();
         let copied = replacement.iter().map(|replacement| &replacement.member);
         self.spares.borrow().iter().chain(copied).cloned().collect()
     }
 
-    /// A device is to join, unless it does so already or is here.
+    /// Registers a device that is to join, unless it does so already or is here.
     pub fn join(&self, name: &Arc<str>) -> IoResult<Joining<'_>> {
         let serves = self.live().iter().any(|(_, member)| member.name == *name);
         let waits = self.waiting().iter().any(|spare| spare.name == *name);
@@ -29,7 +29,7 @@ impl Core {
         Ok(Joining(self, name.clone()))
     }
 
-    /// The role of which `found` is, or was last, the member.
+    /// Returns the role of which `found` is, or was last, the member.
     pub fn role_of_found(&self, found: &Known) -> Option<usize> {
         let ours = self.meta().array == found.newest().array;
         let is_its = |entry: &MemberEntry| entry.uuid == found.member();
@@ -37,7 +37,7 @@ impl Core {
         role.filter(|_| ours)
     }
 
-    /// A member on a device that comes while the array runs.
+    /// Makes a member of a device that comes while the array runs.
     pub fn member(&self, candidate: Candidate, uuid: Uuid) -> Rc<Member> {
         let (timeout, env) = (self.options.timeout, self.env.clone());
         let member = Member::new(candidate, uuid, self.meta().data_at, timeout, env);
@@ -46,7 +46,7 @@ impl Core {
         member
     }
 
-    /// A device is to take `role`, which is lost and which no other is about to take.
+    /// Reserves `role` for a device. The role is lost and no other device is about to take it.
     pub fn claim(self: &Rc<Core>, role: usize) -> IoResult<Claim> {
         if !self.state(role).is_failed() || !self.claimed.borrow_mut().insert(role) {
             let what = format!("member {role} is in sync or being filled; see its status");
@@ -57,8 +57,8 @@ impl Core {
     }
 }
 
-/// The right to fill a role that is lost, which one device has at a time: whoever holds
-/// it finds the role as it was, however long it waits. See [`Core::claim`].
+/// The right to fill a lost role, which one device has at a time: its holder finds the role
+/// unchanged, however long it waits. See [`Core::claim`].
 pub(crate) struct Claim {
     core: Rc<Core>,
     pub role: usize,
@@ -70,7 +70,7 @@ impl Drop for Claim {
     }
 }
 
-/// While a device joins; see [`Core::join`].
+/// Registration of a device that joins; see [`Core::join`].
 pub(crate) struct Joining<'a>(&'a Core, Arc<str>);
 
 impl Drop for Joining<'_> {

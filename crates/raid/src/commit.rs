@@ -1,17 +1,17 @@
-//! How a change of who is in an array becomes durable: its superblocks.
+//! Commits: changes of an array's members become durable in its superblocks.
 //!
-//! Each change is an event, of which one image is made. It goes to the worse copy of the
+//! Each change is an event, of which one image is made. The image goes to the worse copy of the
 //! superblock of each live member, and once all have it, to the other copies.
 //!
 //! Invariants:
-//!     `commit` ends well ⟹ every live member has the superblock of what was so when
-//!                            it began, in both copies
+//!     `commit` ends well ⟹ every live member has the superblock of the state at its
+//!                            beginning, in both copies
 //!     the newest whole copy of a member's superblock outlives every write of the next
-//!     two members have an event ⟹ they have the same of it, but for who they are
-//!     who is in the array changes ⟹ it is not committed any more (`block::Durable`)
-//!     what is sealed is on every member that was live in it, in a copy at least
-//!     an event without a member is written ⟹ what the others acknowledged of stripes before is
-//!                            durable, so that its chunks follow from theirs
+//!     two members have an event ⟹ their images of it are the same, but for identity and role
+//!     the members change ⟹ the array is not committed any more (`block::Durable`)
+//!     a sealed event is on every member that was live in it, in a copy at least
+//!     an event without a member is written ⟹ writes to stripes that the others acknowledged
+//!                            before are durable, so that its chunks follow from theirs
 
 use crate::core::Core;
 use crate::member::Member;
@@ -25,38 +25,38 @@ use layout::{BLOCK_BYTES, Uuid};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What an array's superblocks say of its past when it starts.
+/// The past of an array by its superblocks, at a start.
 #[derive(Clone, Default)]
 pub(crate) struct Past {
-    /// The identity of this start.
+    /// Identity of this start.
     pub generation: Uuid,
-    /// The starts before it.
+    /// The earlier starts.
     pub history: Vec<Position>,
-    /// The highest event that any member speaks of.
+    /// The highest event of any member's superblock.
     pub event: u64,
     /// The last event that is sealed.
     pub sealed: u64,
 }
 
-/// What superblocks say that changes while an array runs. Each image of it is an event.
+/// The part of a superblock that changes while an array runs. Each image of it is an event.
 #[derive(Clone, Debug)]
 pub(crate) struct Roster {
-    /// Of each role.
+    /// By role.
     pub table: Vec<MemberEntry>,
     /// Lost sectors of the array, sorted.
     pub bad: Vec<Extent>,
-    /// What single members lack, sorted by role and place.
+    /// Gaps of single members, sorted by role and place.
     pub gaps: Vec<Gap>,
     pub scrubbed: Scrubbed,
 }
 
-/// Where this start of an array stands among all.
+/// Position of this start of an array among all starts.
 pub(crate) struct Commits {
     generation: Uuid,
     history: Vec<Position>,
-    /// The last event that every member which was live in it has, in a copy at least.
+    /// The last event that is on every member that was live in it, in a copy at least.
     sealed: Cell<u64>,
-    /// The roles without which what was acknowledged is durable, a bit each.
+    /// The roles without which acknowledged data is durable, a bit each.
     flushed_without: Cell<u64>,
     committing: Mutex,
 }
@@ -72,14 +72,14 @@ impl Commits {
         }
     }
 
-    /// The event after the last that every live member has for certain.
+    /// Returns the event after the last that every live member has for certain.
     pub fn after_sealed(&self) -> u64 {
         self.sealed.get() + 1
     }
 }
 
 impl Past {
-    /// The last event that there was.
+    /// Returns the last event of the past.
     pub fn last_event(&self) -> u64 {
         let parent = self.history.first().map_or(0, |parent| parent.event);
         self.event.max(parent)
@@ -87,7 +87,7 @@ impl Past {
 }
 
 impl Core {
-    /// What superblocks say now, of an event that may not be written yet.
+    /// Returns the present superblock, of an event that may not be written yet.
     pub fn image(&self) -> Superblock {
         self.superblock(&self.roster.now(), self.roster.number())
     }
@@ -116,23 +116,23 @@ impl Core {
         }
     }
 
-    /// Makes who is in the array durable on every live member, if that has
-    /// changed. `Err`: it may not be; nothing must be acknowledged.
+    /// Makes the roster durable on every live member, if it has changed. `Err`: it may not be
+    /// durable; nothing must be acknowledged.
     pub async fn commit(self: &Rc<Core>) -> IoResult {
         self.committed().await.map(drop)
     }
 
-    /// The same, with the proof that whoever acknowledges a write must have.
+    /// Does the same, and returns the proof that an acknowledgement of a write needs.
     pub async fn committed(self: &Rc<Core>) -> IoResult<Proof> {
         match self.proof() {
             Some(proof) => Ok(proof),
-            // A superblock that is being written is waited for, whoever has given up by then.
+            // The write of a superblock is carried through, even if its caller has given up.
             None => self.env.spawn.persist(self.clone().commit_now()).await,
         }
     }
 
-    /// The proof that every live member knows that the one of `role` is not in sync, or lacks
-    /// `band`, which is so.
+    /// Returns the proof that every live member knows the member of `role` as out of sync, or as
+    /// lacking `band`. Fails if neither is so.
     pub async fn commit_without(self: &Rc<Core>, role: usize, band: Extent) -> IoResult<Proof> {
         self.commit().await?;
         let out = |roster: &Roster| {
@@ -162,30 +162,29 @@ impl Core {
                 return Ok(proof);
             }
             self.check_up()?;
-            // What each gets, and who gets it, is decided here, before anything is
-            // waited for.
+            // The image and its receivers are chosen here, before anything is waited for.
             let (event, live) = (self.roster.begin(), self.live());
             if !self.flush_without(&live, &event.table).await? {
                 continue;
             }
             let mut image = self.superblock(&event, event.number());
             if !self.write_copies(&live, &image).await? {
-                // The image counts one as live that is not: it stays unsealed.
+                // A failed member counts as live in the image, which stays unsealed.
                 continue;
             }
             image.sealed = image.events;
             self.commits.sealed.set(image.events);
             self.write_copies(&live, &image).await?;
-            // A member that failed meanwhile has to be left behind as well.
+            // A member that failed meanwhile has to be evicted as well.
             if event.is_newest() {
                 return Ok(event.written());
             }
         }
     }
 
-    /// Makes durable on the members that are left what was written to stripes as a whole, of
-    /// which the journal has no bytes: else a loss of power now would take the missing one's chunks.
-    /// Whether all of them have.
+    /// Makes writes of whole stripes durable on the remaining members. The journal has no bytes of
+    /// these writes: without the flush, a loss of power now would take the missing member's chunks.
+    /// Returns false if a member failed to flush.
     async fn flush_without(
         self: &Rc<Core>,
         live: &[(usize, Rc<Member>)],
@@ -206,7 +205,8 @@ impl Core {
         Ok(all)
     }
 
-    /// Flushes each of `live`; whether all did. Who did not has failed, or it is an error.
+    /// Flushes each of `live`. Returns true if all succeeded. A member that did not is evicted, or
+    /// the call fails.
     pub async fn flush_each(self: &Rc<Core>, live: &[(usize, Rc<Member>)]) -> IoResult<bool> {
         let mut all = true;
         let flushes = live.iter().map(|(_, member)| member.flush());
@@ -222,7 +222,7 @@ impl Core {
         Ok(all)
     }
 
-    /// Writes `image` to a copy of the superblock of each of `live`; whether all took it.
+    /// Writes `image` to a copy of the superblock of each of `live`. Returns true if all took it.
     async fn write_copies(
         self: &Rc<Core>,
         live: &[(usize, Rc<Member>)],
@@ -244,7 +244,7 @@ impl Core {
         Ok(all)
     }
 
-    /// Whether every live member knows durably who is in the array.
+    /// True if every live member has the present roster durably.
     pub fn is_committed(&self) -> bool {
         self.proof().is_some()
     }
@@ -253,13 +253,12 @@ impl Core {
         self.roster.proof_of(self.roster.version())
     }
 
-    /// Asks for a commit although no role has changed.
+    /// Requests a commit although no role has changed.
     pub fn want_commit(&self) {
         self.roster.change(|_| ());
     }
 
-    /// Writes the worse copy of a member's superblock, durably, which makes it the better
-    /// one.
+    /// Writes the worse copy of a member's superblock, durably, which makes it the better one.
     async fn write_copy(&self, role: u16, member: &Member, image: Superblock) -> IoResult {
         let mut buf = self.env.pool.take(BLOCK_BYTES);
         let superblock = Superblock {
@@ -274,11 +273,10 @@ impl Core {
         Ok(())
     }
 
-    /// Makes a device that is blank, or was somebody's, a spare of this array.
+    /// Makes a device that is blank, or had another use, a spare of this array.
     pub async fn write_spare(&self, member: &Member) -> IoResult {
         self.late_ended(member).await?;
-        // What it was is gone before it is anything else: no two copies contradict
-        // each other.
+        // Its old superblocks are blanked first, so that no two copies contradict each other.
         let mut blank = self.env.pool.take(BLOCK_BYTES);
         blank.fill(0);
         let blank = blank.share();

@@ -1,4 +1,4 @@
-//! What an array is made of and who is in it.
+//! The parts of an array and its members.
 //!
 //! Invariants:
 //!     a member that missed an acknowledged write is failed in the superblock of
@@ -27,28 +27,26 @@ use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-/// How long members that take no superblock may recover.
+/// Longest time for members that take no superblock to recover.
 const STUCK_MAX: Nanos = Nanos::from_secs(1);
 
-/// How an array behaves.
+/// Settings of an array.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long a member may take for an operation before it is lost. Without one, and
-    /// of a member that the array cannot do without, as long as the device itself allows.
+    /// Time limit of an operation of a member, after which the member is lost. Without one, and for
+    /// a member that the array needs, the limit is that of the device itself.
     pub timeout: Option<Nanos>,
-    /// How long a region must be idle, at least, before its bit in the
-    /// write-intent bitmap is cleared. Longer, up to 64 times, while writes are
-    /// spread so that most bits are wanted again at once.
+    /// Least idle time of a region before its bit in the write-intent bitmap is cleared. The time
+    /// grows up to 64 times while writes are spread so that most bits are wanted again at once.
     pub clear_after: Nanos,
     /// Bytes a second that a rebuild may move while the array is in use.
     pub rebuild_floor: u64,
-    /// How long after the last request the array counts as in use.
+    /// Time after the last request for which the array counts as in use.
     pub busy_for: Nanos,
-    /// How long a spare leaves a member that does not answer the time to come back, for
-    /// then it needs only what it missed. None is left one that refuses what it is given.
+    /// Time that a spare leaves an unresponsive member to come back, since a returning member needs
+    /// only the data that it missed. A member that refuses operations gets no such time.
     pub spare_delay: Nanos,
-    /// How often a write that a member's medium refuses is tried again before the member
-    /// is lost.
+    /// Number of retries of a write that a member's medium refuses, before the member is lost.
     pub rewrites: u32,
 }
 
@@ -65,7 +63,7 @@ impl Default for Options {
     }
 }
 
-/// What all superblocks of an array have in common.
+/// Fields that all superblocks of an array have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Meta {
     pub array: Uuid,
@@ -76,14 +74,14 @@ pub(crate) struct Meta {
 
 pub(crate) struct Slot {
     pub member: RefCell<Option<Rc<Member>>>,
-    /// When a spare may take the role, if it is lost.
+    /// Earliest time at which a spare may take the role, if the member is lost.
     pub spare_at: Cell<Nanos>,
-    /// The version of the roster with which every member knows that it is in sync. Before that none may
-    /// be lost that would take itself for the only one.
+    /// The version of the roster with which every member knows that this one is in sync. Before
+    /// that no member may be lost that would count itself as the only one.
     pub known_from: Cell<Version>,
-    /// The version of the roster with which it was left behind last.
+    /// The version of the roster of the last eviction.
     pub lost_from: Cell<Version>,
-    /// What has been logged of it since it was last in sync.
+    /// Messages that were logged of the member since it was last in sync.
     pub logged: RefCell<BTreeSet<String>>,
 }
 
@@ -95,28 +93,28 @@ pub(crate) struct Core {
     pub options: Options,
     pub slots: Vec<Slot>,
     pub spares: RefCell<Vec<Rc<Member>>>,
-    /// All of these, and those that were here before; see [`Core::know`].
+    /// All present and former members and spares; see [`Core::know`].
     pub members: RefCell<Vec<Weak<Member>>>,
-    /// Devices on their way to become a spare, or to take a place.
+    /// Devices that are about to become a spare, or to take a place.
     pub joining: RefCell<BTreeSet<Arc<str>>>,
-    /// Roles that a device is on its way to take.
+    /// Roles that a device is about to take.
     pub claimed: RefCell<BTreeSet<usize>>,
     pub meta: Option<Meta>,
     pub bitmap: Option<Bitmap>,
     /// Of RAID 5, by role.
     pub journals: Vec<Journal>,
-    /// Ranges being written, or brought into agreement.
+    /// Ranges being written, or resynced.
     pub busy: RangeLock,
-    /// Regions whose copies may differ, since a crash or a write that failed.
+    /// Regions with copies that may differ, since a crash or a write that failed.
     pub unsynced: RefCell<BTreeSet<usize>>,
-    /// Regions in which a write has failed since a rebuild or a resynchronisation
-    /// began, which goes over them again.
+    /// Regions in which a write has failed since a rebuild or a resync began. That goes over them
+    /// again.
     pub again: RefCell<BTreeSet<usize>>,
-    /// Who is in the array, and what all members know of that.
+    /// The members, and the version of them that all members know.
     pub roster: Durable<Roster>,
-    /// Why writes are refused.
+    /// Reason why writes are refused.
     pub down: RefCell<Option<String>>,
-    /// Flushes that failed, whoever asked for them, and which of them the user has had.
+    /// Flushes that failed, whoever asked for them, and the last of them that the user has seen.
     pub flush_errors: FlushErrors,
     pub user: Cell<Seen>,
     pub events: RefCell<Vec<Event>>,
@@ -124,29 +122,29 @@ pub(crate) struct Core {
     pub turn: Cell<u64>,
     pub last_use: Cell<Nanos>,
     pub progress: Cell<crate::maintenance::Progress>,
-    /// How far the scrub is that runs.
+    /// Progress of the running scrub.
     pub scrub: Cell<crate::maintenance::Progress>,
-    /// It is to end where it is.
+    /// The scrub is to end where it is.
     pub scrub_cancelled: Cell<bool>,
     pub commits: Commits,
-    /// Changes that are under way, whoever still waits for them.
+    /// Changes in flight, with or without a caller that waits.
     pub late: Late,
-    /// What takes the place of a member in sync once it is whole.
+    /// The device that takes the place of a member in sync once it is complete.
     pub replacement: RefCell<Option<Replacement>>,
-    /// When the filling of members rests.
+    /// The pauses of rebuilds.
     pub rests: Rests,
-    /// When it is next tried to fill what members lack, and the pause after that.
+    /// Time of the next attempt to fill gaps of members, and the pause after that.
     pub gaps_due: Cell<Nanos>,
     pub gaps_pause: Cell<Nanos>,
-    /// How many stripes of RAID 5 are changed at once.
+    /// Limits the number of RAID 5 stripes that are changed at once.
     pub lanes: RangeLock,
-    /// Who is to know that the array waits for a member that does not answer.
+    /// Wakes tasks that watch for a member that does not answer.
     pub watching: Signal,
     /// Zeroes are written by one request at a time.
     pub zeroing: Mutex,
     /// Of RAID 5: memory beside that of its callers.
     pub reserve: Option<Reserve>,
-    /// Since when who is in the array cannot be recorded.
+    /// Time since when the roster cannot be recorded.
     pub stuck_since: Cell<Option<Nanos>>,
     pub closed: Cell<bool>,
 }
@@ -165,7 +163,7 @@ pub(crate) struct Parts {
 }
 
 impl Core {
-    /// `Err(Invalid)`: the memory is too small for its stripes.
+    /// Returns `Err(Invalid)` if the memory is too small for the stripes.
     pub fn new(parts: Parts, env: Env, options: Options) -> IoResult<Rc<Core>> {
         let shape = parts.shape;
         let reserve = match shape.level().has_parity() {
@@ -201,7 +199,7 @@ impl Core {
                 .into_iter()
                 .map(|member| Slot {
                     member: RefCell::new(member),
-                    // What is absent at a start may be on its way.
+                    // A device that is absent at a start may still appear.
                     spare_at: Cell::new(env.timer.now() + options.spare_delay),
                     known_from: Cell::default(),
                     lost_from: Cell::default(),
@@ -250,7 +248,7 @@ impl Core {
         Ok(core)
     }
 
-    /// What superblocks have in common. Only arrays that have them ask.
+    /// Returns the common fields of superblocks. Only arrays with superblocks call this.
     pub fn meta(&self) -> &Meta {
         self.meta.as_ref().expect("an array with superblocks")
     }
@@ -263,24 +261,24 @@ impl Core {
         self.state(role) == MemberState::InSync
     }
 
-    /// Whether every role is in sync.
+    /// True if every role is in sync.
     pub fn is_whole(&self) -> bool {
         (0..self.slots.len()).all(|role| self.is_in_sync(role))
     }
 
-    /// The member of a role that serves reads.
+    /// Returns the member of a role that serves reads.
     pub fn in_sync(&self, role: usize) -> Option<Rc<Member>> {
         let serves = self.is_in_sync(role);
         self.slots[role].member.borrow().clone().filter(|_| serves)
     }
 
-    /// The member of a role that takes writes.
+    /// Returns the member of a role that takes writes.
     pub fn writable(&self, role: usize) -> Option<Rc<Member>> {
         let failed = self.state(role).is_failed();
         self.slots[role].member.borrow().clone().filter(|_| !failed)
     }
 
-    /// The members that take writes.
+    /// Returns the members that take writes.
     pub fn live(&self) -> Vec<(usize, Rc<Member>)> {
         let roles = 0..self.slots.len();
         roles
@@ -288,14 +286,14 @@ impl Core {
             .collect()
     }
 
-    /// The legs of a piece that may be read.
+    /// Returns the legs of a piece that may be read.
     pub fn readable(&self, piece: &Piece) -> Vec<(Leg, Rc<Member>)> {
         let legs = piece.legs().iter();
         legs.filter_map(|leg| Some((*leg, self.in_sync(leg.member)?)))
             .collect()
     }
 
-    /// An error of the array.
+    /// Makes an error of the array.
     pub fn error(&self, kind: Kind, what: impl Into<std::borrow::Cow<'static, str>>) -> IoError {
         IoError::new(kind, what).on(self.name.to_string())
     }
@@ -322,14 +320,15 @@ impl Core {
         }
     }
 
-    /// From here on `member` asks this array before it gives up.
+    /// Makes this array the owner of `member`, which asks its array before it gives up.
     pub fn own(self: &Rc<Core>, member: &Rc<Member>) {
         self.know(member);
         *member.array.borrow_mut() = Rc::downgrade(self);
     }
 
-    /// A member took longer than it may, or may have forgotten writes: it is left behind at once,
-    /// so that others that do so at the same time are known to be needed. False if this one is.
+    /// Evicts a member that exceeded its time limit, or may have forgotten writes. The eviction
+    /// takes effect at once, so that others that fail at the same time are known to be needed.
+    /// Returns false if the array needs this member.
     pub fn evict(self: &Rc<Core>, member: &Member, error: &IoError) -> bool {
         match self.role_of(member) {
             Some(role) => !self.is_needed(role) && self.fail_role(role, error),
@@ -337,7 +336,7 @@ impl Core {
         }
     }
 
-    /// Whether `member`, which has had a role, was left behind.
+    /// True if `member`, which has had a role, was evicted.
     pub fn is_left(&self, member: &Member) -> bool {
         let role = self.role_of(member);
         role.is_none_or(|role| self.state(role).is_failed())
@@ -351,7 +350,8 @@ impl Core {
         self.slots.iter().position(is_it)
     }
 
-    /// Whether a member holds data that no other has of which all know that it is in sync.
+    /// True if the array needs this member: it is in sync, and the others cannot carry the array
+    /// on. Others count only if all members know that they are in sync.
     pub fn is_needed(&self, role: usize) -> bool {
         let is_known = |other: usize| {
             let from = self.slots[other].known_from.get();
@@ -362,10 +362,10 @@ impl Core {
         self.is_in_sync(role) && !self.shape.can_run(others)
     }
 
-    /// Leaves `member` behind because of the `error` that it answered with. Takes effect at
-    /// once here, and for good with the next [`Core::commit`]. False if the array cannot do
-    /// without it, or is down: then the error is the caller's. One that has its role no
-    /// more was left behind before: its successor is blamed for nothing.
+    /// Evicts `member` because of the `error` of its answer. The eviction takes effect at once in
+    /// memory, and for good with the next [`Core::commit`]. Returns false if the array needs the
+    /// member, or is down: then the error is the caller's. A member without a role was evicted
+    /// before, and its successor is not blamed.
     pub fn fail(self: &Rc<Core>, member: &Member, error: &IoError) -> bool {
         match self.role_of(member) {
             Some(role) => self.fail_role(role, error),
@@ -373,7 +373,7 @@ impl Core {
         }
     }
 
-    /// The same of whoever has `role`.
+    /// Does the same to the member of `role`.
     pub fn fail_role(self: &Rc<Core>, role: usize, error: &IoError) -> bool {
         let state = self.state(role);
         if state.is_failed() {
@@ -399,15 +399,15 @@ impl Core {
         self.log_once(role, format!("member {role} has failed: {error}"));
         let core = self.clone();
         self.env.spawn.spawn(async move {
-            // This writes to every other member, so that a controller is missed whole.
-            // Whoever acknowledges a write commits for itself and sees its error.
+            // This writes to every other member, so that the loss of a whole controller is noticed
+            // at once. A write commits for itself before its acknowledgement, and sees its own
+            // error.
             let _ = core.commit().await;
         });
         true
     }
 
-    /// `role` is lost from here on, for good with the next commit. `whole`: nothing that its
-    /// member holds counts.
+    /// Marks `role` as lost, for good with the next commit. `whole`: no data of its member counts.
     pub fn leave(&self, role: usize, whole: bool) {
         let failed_at = self.commits.after_sealed();
         let map_writes = self.bitmap.as_ref().map_or(0, Bitmap::writes);
@@ -418,9 +418,9 @@ impl Core {
         self.slots[role].lost_from.set(self.roster.version());
     }
 
-    /// No member may be left behind any more because of `error`. If that lasts, and the loss of
-    /// one is not recorded, nothing was acknowledged since: the array is to be assembled again,
-    /// with that member.
+    /// Notes that `error` prevents every further eviction. If that lasts, and the loss of a member
+    /// is not recorded, nothing was acknowledged since: the array is to be reassembled with that
+    /// member.
     pub fn check_stuck(&self, error: &IoError) {
         let now = self.env.timer.now();
         let since = self.stuck_since.get().unwrap_or(now);
@@ -450,8 +450,8 @@ impl Core {
         }
     }
 
-    /// Asks nothing more of any member: what is at work on one fails, if only once that
-    /// has taken longer than it may.
+    /// Asks nothing more of any member. An operation in flight on one fails, if only at the end of
+    /// its time limit.
     pub fn abandon(&self, why: &str) {
         self.closed.set(true);
         self.take_down(why.into());
@@ -460,7 +460,7 @@ impl Core {
         self.spares.take();
     }
 
-    /// Makes what every live member acknowledged durable.
+    /// Makes all acknowledged writes of every live member durable.
     pub async fn flush_members(self: &Rc<Core>) -> IoResult {
         self.check_up()?;
         let done: Vec<u64> = self.journals.iter().map(|j| j.done_before()).collect();

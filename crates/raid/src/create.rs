@@ -1,6 +1,6 @@
 //! Making arrays.
 //!
-//! Not here: finding out what devices belong to (`assemble`).
+//! Not here: finding the array of a device (`assemble`).
 
 use crate::array::Array;
 use crate::bitmap::{Bitmap, region_for};
@@ -22,49 +22,48 @@ use layout::{BLOCK_BYTES, Uuid};
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-/// Records that the journal of a member has room for: more of them let more stripes
-/// be written between two flushes (the bench group `array-throughput`).
+/// Number of records in the journal of a member: more of them let more stripes be written between
+/// two flushes (the bench group `array-throughput`).
 const JOURNAL_SLOTS: RangeInclusive<u64> = 16..=64;
-/// Beyond the least, records take no more than this and a sixteenth of the member.
+/// Size limit of the records beyond the least number; a sixteenth of the member limits them too.
 const JOURNAL_SIZE: Sectors = Sectors::from_mib(32);
-/// Sectors that are zeroed between two flushes when an array is made, for a server may
-/// have taken them into its memory.
+/// Sectors that are zeroed between two flushes when an array is made, since a server may have
+/// buffered them in memory.
 const ZEROED_MAX: u64 = 1 << 19;
-/// Members from this size on are not used to the end: between a half and one and a half
-/// of a part in this many, rounded down to a power of two, is left.
+/// Members from this size on are not used to the end: between a half and one and a half of a part
+/// in this many, rounded down to a power of two, is left.
 const SLACK_FROM: Sectors = Sectors::from_mib(16 << 10);
 const SLACK_PART: u64 = 1024;
-/// Blocks that are read of a member that is said to be zeroes, first to last.
+/// Blocks that are sampled of a member that should read as zeroes, first to last.
 const SAMPLES: u64 = 32;
 
-/// What an array is to be.
+/// Properties of a new array.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Its name.
+    /// Name of the array.
     pub name: String,
-    /// Its level.
+    /// Level of the array.
     pub level: Level,
-    /// The chunk of striped levels.
+    /// Chunk of striped levels.
     pub chunk: Sectors,
-    /// Whether members may be overwritten that belong to an array.
+    /// True if members may be overwritten that belong to an array.
     pub overwrite: bool,
-    /// Whether the members are known to read as zeroes all over, as new images
-    /// do, and need not be zeroed, which takes hours on large disks. If that is
-    /// wrong, copies differ and parity does not fit where nothing was written
-    /// yet; a sample of each member is read, and one that is not zero is refused.
+    /// True if the members are known to read as zeroes all over, as new images do. They are not
+    /// zeroed then, which takes hours on large disks. If that is wrong, copies differ and parity
+    /// does not fit in sectors that were never written; a sample of each member is read, and a
+    /// sample that is not zero is refused.
     pub zeroed: bool,
 }
 
-/// How many records there is room for on members of which the smallest has
-/// `member` sectors.
+/// Returns the number of records on members of which the smallest has `member` sectors.
 fn journal_slots(slot: Sectors, member: Sectors) -> u32 {
     let size = JOURNAL_SIZE.0.min(member.0 / 16);
     let (least, most) = JOURNAL_SLOTS.into_inner();
     (size / slot.0).clamp(least, most) as u32
 }
 
-/// What is used of a member of `size`: of levels that can replace one less than there
-/// is, for a drive of as many gigabytes may have a little less.
+/// Returns the used size of a member of `size`. Levels that can replace a member use less than
+/// there is, as another drive of as many gigabytes may be a little smaller.
 fn used(level: Level, size: Sectors, data_at: Sectors) -> Sectors {
     let room = Sectors(size.0.saturating_sub(data_at.0));
     if !level.is_redundant() || size < SLACK_FROM {
@@ -84,8 +83,8 @@ fn block_of(candidates: &[Candidate]) -> Sectors {
     blocks.max().unwrap_or(Sectors(8))
 }
 
-/// An array without superblocks over whole devices, for the levels that have
-/// nothing to remember. What was asked of the devices before has ended by then.
+/// Makes an array without superblocks over whole devices, for the levels without redundancy.
+/// Earlier operations on the devices have ended by then.
 pub async fn raw(
     env: &Env,
     name: &str,
@@ -155,9 +154,8 @@ pub fn check_form(name: &str, level: Level, members: usize, chunk: Sectors) -> I
     Ok(())
 }
 
-/// Makes an array of `candidates`, in this order, with `spares`. What they hold
-/// is lost; redundant levels zero it, so that copies agree and parity fits, but
-/// for what [`Plan::zeroed`] says.
+/// Makes an array of `candidates`, in this order, with `spares`. Their data is lost. Redundant
+/// levels zero the members, so that copies agree and parity fits, unless [`Plan::zeroed`] is set.
 pub async fn create(
     env: &Env,
     plan: &Plan,
@@ -193,7 +191,7 @@ pub async fn create(
         }
         Shape::new(plan.level, &sizes, plan.chunk)
     };
-    // A bitmap that is not small lies before the data, which leaves less room for it.
+    // A bitmap that is not small lies before the data, which leaves less room for data.
     let aligned = |end: u64| Sectors(end.next_multiple_of(ALIGNMENT.0));
     let most = shape_at(aligned(meta_end))?;
     let regions = most
@@ -262,7 +260,7 @@ pub async fn create(
     Ok(Array::start(core))
 }
 
-/// Leaves nothing on a new member that could be taken for this array's.
+/// Removes all metadata from a new member that could be taken for this array's.
 async fn prepare(core: &Rc<Core>, role: usize, member: Rc<Member>, zeroed: bool) -> IoResult {
     if zeroed && core.shape.level().is_redundant() {
         check_zeroes(core, role, &member).await?;
@@ -296,7 +294,7 @@ async fn prepare(core: &Rc<Core>, role: usize, member: Rc<Member>, zeroed: bool)
     Ok(())
 }
 
-/// Refuses a member that holds something, as far as a sample shows.
+/// Refuses a member that is not zero, as far as a sample shows.
 async fn check_zeroes(core: &Rc<Core>, role: usize, member: &Member) -> IoResult {
     let block = Sectors(BLOCK_BYTES as u64 / block::SECTOR_BYTES);
     let last = (core.shape.member_sectors(role).0 / block.0).saturating_sub(1);

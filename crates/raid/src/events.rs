@@ -1,24 +1,24 @@
-//! What an administrator should know of an array.
+//! Events of an array that its administrator should know.
 //!
-//! Invariant: a member that is tried again and again without becoming in sync
-//!     ⟹ what is logged of it is logged once, for as long as it fails in the same few ways
+//! Invariant: a member is tried again and again without becoming in sync
+//!     ⟹ each message about it is logged once, for as long as it fails in the same few ways
 
 use crate::core::Core;
 use block::Nanos;
 
-/// Something that an administrator should know.
+/// An event for the administrator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
-    /// When.
+    /// Time of the event.
     pub at: Nanos,
     /// One sentence.
     pub what: String,
 }
 
-/// The most events that are kept.
+/// Most events that are kept.
 const EVENTS_MAX: usize = 64;
 
-/// How many sentences are remembered of a role.
+/// Number of remembered sentences of a role.
 const LOGGED_MAX: usize = 16;
 
 impl Core {
@@ -34,8 +34,8 @@ impl Core {
         self.event_count.set(self.event_count.get() + 1);
     }
 
-    /// Logs what becomes of the member of `role`, unless that has been logged since it was
-    /// last in sync.
+    /// Logs an event of the member of `role`, unless it has been logged since the member was last
+    /// in sync.
     pub fn log_once(&self, role: usize, what: String) {
         let mut logged = self.slots[role].logged.borrow_mut();
         if logged.len() == LOGGED_MAX {
@@ -46,7 +46,7 @@ impl Core {
         }
     }
 
-    /// The member of `role` is in sync: what becomes of it from here on is news.
+    /// Forgets the logged events of the member of `role`, which is in sync: later ones are news.
     pub fn forget_logged(&self, role: usize) {
         self.slots[role].logged.borrow_mut().clear();
     }

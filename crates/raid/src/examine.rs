@@ -1,7 +1,7 @@
-//! Reading what a device says of itself.
+//! Reading the superblocks of a device.
 //!
-//! A read that fails is tried once more before it counts, and none is waited for longer
-//! than it may take: a device that does not answer is one that cannot be read.
+//! A read that fails is tried once more before it counts, and none is waited for beyond its time
+//! limit: a device that does not answer is one that cannot be read.
 
 use crate::membership::Known;
 use crate::superblock::Superblock;
@@ -12,26 +12,26 @@ use layout::BLOCK_BYTES;
 use layout::array::SUPERBLOCKS;
 use layout::array::superblock::{VERSION, version};
 
-/// How long a device may take for a read of its superblock if nobody says.
+/// Time limit of a read of a superblock, if no other is given.
 pub(crate) const TIMEOUT: Nanos = Nanos::from_secs(10);
 
-/// What a copy of a superblock was found to be.
+/// A copy of a superblock.
 enum Copy {
     Sound(Box<Superblock>),
-    /// What is there is none.
+    /// The block is no superblock.
     None,
-    /// It may be one: it cannot be read, or is damaged.
+    /// The block may be a superblock: it cannot be read, or is damaged.
     Unknown(IoError),
 }
 
-/// The superblock of a device; `None` if it has none. `Err` if there may be one that
-/// cannot be read.
+/// Reads the superblock of a device; `None` if it has none. `Err` if there may be one that cannot
+/// be read.
 pub async fn examine(env: &Env, device: &BoxDevice) -> IoResult<Option<Superblock>> {
     let known = known(env, device, None).await?;
     Ok(known.map(|known| known.newest().clone()))
 }
 
-/// What a device says of itself, each read of which may take `timeout`.
+/// Reads the superblocks of a device, each within `timeout`.
 pub(crate) async fn known(
     env: &Env,
     device: &BoxDevice,
@@ -88,7 +88,7 @@ async fn read_copy(env: &Env, device: &BoxDevice, at: Sectors, timeout: Nanos) -
     }
 }
 
-/// Why what claims to be a superblock is of no use.
+/// Makes the error for a block that claims to be a superblock, but is of no use.
 fn illegible(geometry: &Geometry, block: &[u8]) -> IoError {
     let what = match version(block) {
         Some(version) if version != VERSION => format!(

@@ -1,12 +1,12 @@
-//! What a member that is being filled gets, from the one that it replaces or the others.
+//! Filling a member, from the one that it replaces or from the others.
 //!
-//! A read that fails is tried again after pauses that rise, sector by sector. What no other
-//! member can read by then, though each of them answers elsewhere, is left out: it is a gap of
+//! A read that fails is tried again after pauses that rise, sector by sector. Sectors that no other
+//! member can read by then, though each of them answers elsewhere, are left out: they are a gap of
 //! the filled member (`lost`). Nothing is ever written to a member that is read from.
 //!
 //! Invariants:
 //!     a sector becomes a gap      ⟹ a read that it depends on failed at the last try
-//!     more than may be left out in a row cannot be read   ⟹ the filling rests
+//!     more than may be left out in a row cannot be read   ⟹ the filling pauses
 
 use crate::core::Core;
 use crate::levels::{Piece, Stripe};
@@ -17,17 +17,17 @@ use layout::BLOCK_BYTES;
 use layout::array::SUPERBLOCKS;
 use std::rc::Rc;
 
-/// The pauses after the tries of what cannot be read, but for the last.
+/// The pauses after failed reads, but for the last try.
 const PAUSES_MS: [u64; 4] = [20, 40, 80, 160];
 
-/// A member that is being filled with what a role holds.
+/// A member that is being filled with the data of a role.
 pub(crate) struct Filled {
     pub role: usize,
     pub member: Rc<Member>,
 }
 
 impl Core {
-    /// Fills what the role holds of `extent`, once copies that may differ agree there.
+    /// Fills the role's data of `extent`, once copies that may differ agree there.
     pub async fn fill_in_sync(self: &Rc<Core>, filled: &Filled, extent: Extent) -> IoResult {
         if self.is_unsynced(extent) {
             self.clone().resync_extent(extent, Fua::No).await?;
@@ -46,7 +46,7 @@ impl Core {
         self.commit().await
     }
 
-    /// What the role holds of `extent`, of its member's data.
+    /// Returns the role's data of `extent`, as extents of its member.
     fn parts_of(&self, role: usize, extent: Extent) -> Vec<Extent> {
         if self.shape.level().has_parity() {
             let first = self.shape.stripe_at(extent.start).number;
@@ -64,7 +64,7 @@ impl Core {
         its.collect()
     }
 
-    /// Fills what can be had of `parts`; what cannot, in blocks, is left out at the `last` try.
+    /// Fills the readable part of `parts`. Unreadable blocks are left out at the `last` try.
     async fn fill_parts(
         self: &Rc<Core>,
         filled: &Filled,
@@ -134,7 +134,7 @@ impl Core {
         if piece.extent.len <= block {
             return Ok(vec![Extent::new(at, piece.extent.len)]);
         }
-        // What can be read of it block by block is saved.
+        // Readable blocks are saved one by one.
         let mut illegible = Vec::new();
         for from in (0..piece.extent.len.0).step_by(block.0 as usize) {
             let from = Sectors(from);
@@ -186,8 +186,8 @@ impl Core {
         self.left_of(filled, illegible, last)
     }
 
-    /// What `role` holds in `part` of its member's data, which lies in `stripe`: of a member in
-    /// sync that is to be replaced its own, else what follows from the others.
+    /// Reads the data of `role` in `part`, an extent of its member that lies in `stripe`: from the
+    /// member itself if it is in sync and to be replaced, otherwise computed from the others.
     async fn fetch(
         self: &Rc<Core>,
         stripe: Stripe,
@@ -219,7 +219,7 @@ impl Core {
         }
     }
 
-    /// Whether each member that is read from answers anywhere: one that does not has no bad
+    /// Fails unless each member that is read from answers anywhere: one that does not has no bad
     /// sectors, but is in trouble as a whole.
     async fn check_answers(&self) -> IoResult {
         let live = self.live();
@@ -245,8 +245,7 @@ impl Core {
         Ok(())
     }
 
-    /// What of a part cannot be had and is to be tried again: nothing after the `last` try, at
-    /// which it becomes gaps.
+    /// Returns the blocks to be tried again: none after the `last` try, at which they become gaps.
     fn left_of(
         &self,
         filled: &Filled,
@@ -282,8 +281,8 @@ impl Core {
         Ok(Vec::new())
     }
 
-    /// What a member that is being filled got at `at` of its data was written, or it takes no
-    /// more part.
+    /// Takes the result of a write at `at` of the data of the filled member: it has the data, or
+    /// takes no more part.
     fn filled(self: &Rc<Core>, filled: &Filled, at: Extent, result: IoResult) -> IoResult {
         if self.is_copied(filled) {
             self.copied(&result);

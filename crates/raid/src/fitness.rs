@@ -1,4 +1,4 @@
-//! Whether a device can be a member, whatever it holds.
+//! Fitness of devices as members, by their geometry alone.
 
 use crate::core::Core;
 use crate::member::Candidate;
@@ -8,8 +8,8 @@ pub(crate) fn invalid(what: impl Into<String>) -> IoError {
     IoError::new(Kind::Invalid, what.into())
 }
 
-/// Why a device cannot be a member of an array with logical blocks of `block`, which
-/// uses `needed` of it, whatever it holds.
+/// Returns the reason why a device cannot be a member, if there is one. The array has logical
+/// blocks of `block`, and uses `needed` sectors of the device. Its data does not matter.
 pub(crate) fn unusable(candidate: &Candidate, block: Sectors, needed: Sectors) -> Option<String> {
     let geometry = candidate.device.geometry();
     let name = &geometry.name;

@@ -1,12 +1,12 @@
-//! What a journal of RAID 5 holds at a start.
+//! The contents of a RAID 5 journal at a start.
 //!
-//! A record that cannot be read is not an absent one. Each slot holds a record, nothing,
-//! something torn, which a loss of power leaves of a record whose stripe it never came
-//! to, or what cannot be known:
-//!     neither header is legible and the first cannot be read          ⟹ unknown
-//!     a later record says that this one was durable, and it is gone   ⟹ unknown
+//! A record that cannot be read is not an absent one. Each slot holds a record, nothing, a torn
+//! record, or unknown bytes. A loss of power leaves a torn record; its stripe was not written yet.
+//! Unknown are
+//!     a slot with a first header that cannot be read, and no legible copy
+//!     a slot that lost its record, which a later record names as durable
 //!
-//! Not here: what follows from it (`replay`).
+//! Not here: the repairs (`replay`).
 
 use crate::core::Core;
 use crate::member::Member;
@@ -15,11 +15,11 @@ use layout::BLOCK_BYTES;
 use layout::array::journal::{Entry, Record};
 use std::collections::BTreeMap;
 
-/// How often something is read that a start depends on, and how long after each failure.
+/// Number of tries of a read that a start depends on, and the pause after each failure.
 const READ_TRIES: u32 = 4;
 const READ_PAUSE: Nanos = Nanos::from_millis(20);
 
-/// What a slot holds.
+/// Contents of a slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Slot {
     Record(Record),
@@ -28,24 +28,24 @@ pub(crate) enum Slot {
     Unknown,
 }
 
-/// How far the records that are found can be relied on to be all there were.
+/// Completeness of the records that were found.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Damage {
-    /// They are all.
+    /// All records are there.
     None,
     /// A write to the journal was cut short.
     Torn,
-    /// What a slot held cannot be known.
+    /// The record of a slot cannot be known.
     Unknown,
 }
 
-/// What a journal holds.
+/// Contents of a journal.
 pub(crate) struct Found {
     /// The records that are not done with, by stripe, the oldest first.
     pub stripes: BTreeMap<u64, Vec<Record>>,
-    /// Whether that is all.
+    /// Completeness of these records.
     pub damage: Damage,
-    /// The slots that hold neither a record nor nothing.
+    /// The torn and the unknown slots.
     pub illegible: Vec<u64>,
     /// Records before this one were durable.
     pub durable: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Found {
     pub last: u64,
 }
 
-/// What the two header blocks of slot `index` say, of which one may be unreadable.
+/// Decodes the two header blocks of slot `index`, of which one may be unreadable.
 fn slot(index: u64, slots: u64, blocks: [Option<&[u8]>; 2], decode: impl Decode) -> Slot {
     let records = blocks.iter().flatten().filter_map(|block| decode(block));
     let mine = records.filter(|record| record.number % slots == index);
@@ -68,7 +68,7 @@ fn slot(index: u64, slots: u64, blocks: [Option<&[u8]>; 2], decode: impl Decode)
 trait Decode: Fn(&[u8]) -> Option<Record> {}
 impl<F: Fn(&[u8]) -> Option<Record>> Decode for F {}
 
-/// What follows from the slots of a journal, for an array of `count` stripes.
+/// Judges the slots of a journal, for an array of `count` stripes.
 pub(crate) fn weigh(slots: &[Slot], count: u64) -> Found {
     let len = slots.len() as u64;
     let records = || {
@@ -81,7 +81,7 @@ pub(crate) fn weigh(slots: &[Slot], count: u64) -> Found {
     let tail = records().map(|r| r.tail).max().unwrap_or(0);
     let durable = records().map(|r| r.durable).max().unwrap_or(0);
     let is_there = |number: u64| records().any(|record| record.number == number);
-    // Of records that were done with another has taken the place.
+    // The slots of records that were done with may have been used again.
     let first = tail.max(durable.saturating_sub(len));
     let mut damage = match (first..durable).all(is_there) {
         true => Damage::None,
@@ -102,7 +102,8 @@ pub(crate) fn weigh(slots: &[Slot], count: u64) -> Found {
     left.sort_by_key(|record| record.number);
     let mut stripes: BTreeMap<u64, Vec<Record>> = BTreeMap::new();
     for record in left {
-        // A stripe written whole leaves nothing of what was there before.
+        // A write of the whole stripe, or a revocation, supersedes all earlier records of the
+        // stripe.
         if matches!(record.entry, Entry::Whole(_) | Entry::Revoked) {
             stripes.remove(&record.stripe);
         }
@@ -115,7 +116,7 @@ pub(crate) fn weigh(slots: &[Slot], count: u64) -> Found {
     }
     let last = match damage {
         Damage::None => last,
-        // What is illegible now may be read another time: it must be older then.
+        // An illegible record may be read another time: later records must have higher numbers.
         Damage::Torn | Damage::Unknown => last + 2 * len,
     };
     Found {
@@ -128,7 +129,7 @@ pub(crate) fn weigh(slots: &[Slot], count: u64) -> Found {
 }
 
 impl Core {
-    /// What the journal of `role`, which `member` has, holds.
+    /// Reads the journal of `role`, which `member` has.
     pub(crate) async fn find_records(&self, role: usize, member: &Member) -> IoResult<Found> {
         let journal = &self.journals[role];
         let (array, members, chunk) = (self.meta().array, self.shape.members(), self.shape.chunk());
@@ -148,8 +149,8 @@ impl Core {
         Ok(weigh(&slots, count))
     }
 
-    /// Reads at `at` of the device. The outer error is that the member is lost, the inner
-    /// one that these bytes cannot be read.
+    /// Reads at `at` of the device. The outer error is the loss of the member, the inner one that
+    /// these bytes cannot be read.
     pub(crate) async fn read_meta_retrying(
         &self,
         member: &Member,
@@ -160,7 +161,7 @@ impl Core {
             .await
     }
 
-    /// The same of data.
+    /// Does the same with data.
     pub(crate) async fn read_retrying(
         &self,
         role: usize,
@@ -197,8 +198,8 @@ mod tests {
     use super::*;
     use layout::Uuid;
 
-    /// What cannot be read now may be read at the next start, and must be older then than
-    /// what is announced until then.
+    /// A slot that cannot be read now may be read at the next start. Its record must be older then
+    /// than those of this start.
     #[test]
     fn a_journal_goes_on_above_what_cannot_be_read() {
         let record = |number| {

@@ -1,31 +1,29 @@
 //! The journal that closes RAID 5's write hole.
 //!
-//! Before a stripe is changed in part, what is to be written, the new parity
-//! among it, is made durable on the member that holds the stripe's parity. Then
-//! whatever is lost together with the power, one member can be done without:
+//! Before a stripe is changed in part, the new data and the new parity are made durable on the
+//! member that holds the stripe's parity. Then one member can be lost together with the power:
 //!     the parity's member: the data chunks stand for themselves
 //!     a data member:       the record is done again, and parity is right
-//! A stripe that is written whole needs no bytes in the journal, only its new
-//! checksums: parity is computed again, or, with a member gone, the sums show
-//! whether all of the others are new.
+//! A stripe that is written whole needs no bytes in the journal, only its new checksums: parity is
+//! computed again, or, with a member gone, the sums show whether all of the others are new.
 //!
 //! Invariants:
-//!     a stripe is written in place ⟹ its record is durable, or it is that its
-//!                                     parity's member is not in sync (`Cover`)
-//!     a record is done with ⟺ a flush has covered what it announced, and it was
-//!                              revoked if that had failed
+//!     a stripe is written in place ⟹ its record is durable, or every member knows that the
+//!                                     parity's member is not in sync or lacks the band (`Cover`)
+//!     a record is done with ⟺ a flush has covered the writes that it announced, and it was
+//!                              revoked if one had failed
 //!     a partial write to a stripe begins ⟹ no record of it as a whole is left
 //!
-//! A record names the first that is not done with (its tail): older ones that
-//! are still legible count for nothing. It also names the first that was not durable
-//! yet: one before that which is not found later has rotted. Its header is there twice,
-//! so that a sector that rots takes no record with it.
+//! A record names the first that is not done with (its tail): older ones that are still legible
+//! count for nothing. It also names the first that was not durable yet: an earlier record that is
+//! not found later has rotted. The header of a record is written twice, so that no record is lost
+//! with one sector.
 //!
-//! Once a flush has covered every record of a journal that is idle, one that only
-//! carries the tail follows (`retire_idle`).
+//! Once a flush has covered every record of a journal that is idle, a record that only carries the
+//! tail follows (`retire_idle`).
 //!
-//! Not here: which records are durable and done with (`records`), what is written to a stripe (`parity`), what is found of records at a start
-//! (`found`), replay (`replay`).
+//! Not here: the states of records (`records`), the writes of a stripe (`parity`), the reading of
+//! records at a start (`found`), replay (`replay`).
 
 mod records;
 
@@ -42,9 +40,9 @@ use std::rc::{Rc, Weak};
 
 pub(crate) use records::{Cover, Recorded};
 
-/// The header of a record and its copy.
+/// Bytes of the header of a record and its copy.
 const HEAD_BYTES: usize = 2 * BLOCK_BYTES;
-/// How often journals are looked at that may be idle.
+/// Interval of looking for idle journals.
 const IDLE_TICK: Nanos = Nanos::from_secs(1);
 
 /// The journal on one member.
@@ -53,7 +51,7 @@ pub(crate) struct Journal {
     array: Uuid,
     slot: Sectors,
     records: RefCell<Records>,
-    /// What a record announced has been written, or has failed.
+    /// Wakes when the writes that a record announced have ended, well or not.
     ended: Signal,
     freeing: Mutex,
     revoking: Mutex,
@@ -76,59 +74,59 @@ impl Journal {
         self.records.borrow().slots()
     }
 
-    /// Where a record lies on the member.
+    /// Returns the place of a record on the member.
     pub fn place(&self, number: u64) -> Sectors {
         Sectors(JOURNAL.0 + number % self.slots() * self.slot.0)
     }
 
-    /// How many headers a record of `body` bytes has, one or two, in a buffer that holds
-    /// `beside` bytes that are no part of it.
+    /// Returns the number of headers, one or two, of a record of `body` bytes. The buffer also
+    /// holds `beside` bytes that are no part of the record.
     pub fn headers(&self, body: usize, beside: usize) -> u8 {
         let fits = (HEAD_BYTES + body) as u64 <= self.slot.bytes();
         1 + u8::from(fits && HEAD_BYTES + body + beside <= BUF_BYTES_MAX)
     }
 
-    /// Whether neither a record that is left nor the next one is in a slot.
+    /// True if neither a record that is left nor the next one is in a slot.
     pub fn is_free(&self, slot: u64) -> bool {
         self.records.borrow().is_free(slot)
     }
 
-    /// Numbers go on after `number`.
+    /// Continues the numbers after `number`.
     pub fn resume_after(&self, number: u64) {
         self.records.borrow_mut().resume_after(number);
     }
 
-    /// Records before this one have been written in place.
+    /// Returns the first record with a write that has not ended.
     pub fn done_before(&self) -> u64 {
         self.records.borrow().done_before()
     }
 
-    /// A flush has covered what the records before `number` announced.
+    /// Frees the records before `number`: a flush has covered their writes.
     pub fn free_before(&self, number: u64, flushed: &Proof) {
         self.records.borrow_mut().free_before(number, flushed);
     }
 
-    /// Whether a record of this stripe as a whole is left.
+    /// True if a record of this stripe as a whole is left.
     pub fn has_whole(&self, stripe: u64) -> bool {
         self.records.borrow().has_whole(stripe)
     }
 
-    /// What record `number` announced, if there is one, has been written, or has failed
-    /// unless `good`.
+    /// Notes that the writes of record `number`, if there is one, have ended; `good` is false if
+    /// they failed.
     pub fn end(&self, number: Option<u64>, good: bool) {
         let Some(number) = number else { return };
         self.records.borrow_mut().end(number, good);
         self.ended.notify();
     }
 
-    /// The records of writes that have failed and are not revoked.
+    /// Returns the records of writes that have failed and are not revoked.
     pub fn failed(&self) -> Vec<u64> {
         self.records.borrow().failed()
     }
 
-    /// Revokes the records `numbers`, which had failed before a flush that has
-    /// ended: what they left may have been read, and doing them again, or what was
-    /// announced for the same stripe before, would change it.
+    /// Revokes the records `numbers`. Their writes had failed before a flush that has ended. The
+    /// bytes that they left may have been read. Doing the records again, or an earlier record of
+    /// the same stripe, would change the bytes.
     pub async fn revoke(&self, core: &Rc<Core>, numbers: &[u64]) -> IoResult {
         if numbers.is_empty() {
             return Ok(());
@@ -154,7 +152,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The record that revokes `number`, if that has failed still.
+    /// Returns the record that revokes `number`, if that is still failed.
     fn revocation(&self, number: u64) -> Option<Record> {
         let (stripe, begun) = self.records.borrow().revocation(number)?;
         Some(self.record(begun, stripe, Entry::Revoked, 2))
@@ -172,9 +170,9 @@ impl Journal {
         }
     }
 
-    /// Makes the record of `entry` durable. `block` begins with room for `headers`, and
-    /// goes on with the `body` bytes of its runs. Returns it with the record's number,
-    /// `None` if there was no room for it; [`Journal::end`] must follow.
+    /// Makes the record of `entry` durable. `block` begins with room for `headers`, followed by the
+    /// `body` bytes of its runs. Returns `block` with the record's number, which is `None` without
+    /// room for the record; [`Journal::end`] must follow.
     pub async fn write(
         &self,
         core: &Rc<Core>,
@@ -217,8 +215,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Makes durable that every record so far is done with; a flush has covered
-    /// them.
+    /// Makes durable that every record so far is done with; a flush has covered them.
     pub async fn retire(&self, core: &Rc<Core>) -> IoResult {
         let Some(member) = core.in_sync(self.role) else {
             return Ok(());
@@ -238,8 +235,7 @@ impl Journal {
         self.wipe_slots(core, member, 0..self.slots()).await
     }
 
-    /// How many slots of `member` cannot be read. Those that hold nothing which a start
-    /// would need are written again.
+    /// Counts the slots of `member` that cannot be read. Rewrites those that no start would need.
     pub async fn mend(&self, core: &Rc<Core>, member: &Member) -> IoResult<u64> {
         let mut illegible = 0;
         for slot in 0..self.slots() {
@@ -247,7 +243,7 @@ impl Journal {
                 continue;
             }
             illegible += 1;
-            // No stripe is written meanwhile, and no record begun but one that retires.
+            // Meanwhile no stripe is written, and only records that retire begin.
             let _busy = core
                 .busy
                 .lock(core.geometry.extent(), Access::Exclusive)
@@ -291,7 +287,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Leaves nothing in these slots.
+    /// Empties the given slots.
     pub async fn wipe_slots(
         &self,
         core: &Core,
@@ -308,16 +304,15 @@ impl Journal {
     }
 }
 
-/// Puts the header of `record` into `head` as often as there is room.
+/// Writes the header of `record` into `head` as often as there is room.
 fn encode(record: &Record, head: &mut [u8]) {
     for block in head.chunks_exact_mut(BLOCK_BYTES) {
         record.encode(block);
     }
 }
 
-/// Says in each journal that comes to rest that its records are done with, once a flush
-/// has covered them, until the array's last handle is gone: what is announced nowhere can
-/// rot without harm.
+/// Retires the records of each journal that becomes idle, once a flush has covered them, until the
+/// array's last handle is gone: records that a later one retired can rot without harm.
 pub(crate) async fn retire_idle(core: Weak<Core>) {
     loop {
         let timer = match core.upgrade() {
@@ -326,7 +321,7 @@ pub(crate) async fn retire_idle(core: Weak<Core>) {
                     if core.down.borrow().is_none()
                         && journal.records.borrow_mut().is_idle_and_open()
                     {
-                        // A member that refuses it is left behind, or asked again.
+                        // A member that refuses the record is evicted, or asked again.
                         let _ = journal.retire(&core).await;
                     }
                 }

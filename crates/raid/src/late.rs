@@ -1,8 +1,9 @@
-//! Changes that go on although whoever asked for them has given up: an array carries them
-//! through, and a device may still do what was asked of it long ago.
+//! Changes that go on although their callers have given up: an array carries them through, and a
+//! device may still execute a write that it got long ago.
 //!
 //! Invariants:
-//!     a device is taken (back), or an array is assembled of it   ⟹ no change that it was asked for before can still land
+//!     a device is taken (back), or an array is assembled of it ⟹ no earlier change of it can
+//!         still land
 //!     a flush of an array has ended ⟹ nor can one of an array that was given up
 
 use crate::core::Core;
@@ -11,13 +12,13 @@ use block::{BoxDevice, Deadline, Device, Env, IoResult, Kind, Nanos, Signal};
 use std::cell::Cell;
 use std::rc::{Rc, Weak};
 
-/// How often it is looked whether a device has answered.
+/// Interval of looking for the answer of a device.
 const ASKED_PAUSE: Nanos = Nanos::from_millis(1);
 
-/// What a device may hold at most that no flush has covered, if nobody knows.
+/// Most bytes that a device may hold without a flush, if their number is unknown.
 const UNFLUSHED_MAX: u64 = 1 << 30;
 
-/// How many changes are under way, and how many of them somebody waits for.
+/// Number of changes in flight, and of those that a caller waits for.
 #[derive(Default)]
 pub(crate) struct Late {
     under_way: Cell<u32>,
@@ -39,12 +40,12 @@ impl Drop for Counted<'_> {
 }
 
 impl Late {
-    /// A change is under way.
+    /// Begins a change.
     pub fn begin(&self) -> Counted<'_> {
         self.counted(&self.under_way)
     }
 
-    /// Somebody waits for one.
+    /// Counts a caller that waits for a change.
     pub fn wait(&self) -> Counted<'_> {
         self.counted(&self.waited_for)
     }
@@ -54,7 +55,7 @@ impl Late {
         Counted { late: self, count }
     }
 
-    /// Waits until none is under way that nobody waits for.
+    /// Waits until a caller waits for every change in flight.
     pub async fn ended(&self) {
         let none = || self.under_way.get() <= self.waited_for.get();
         self.flushes.until(none).await;
@@ -62,25 +63,25 @@ impl Late {
 }
 
 impl Core {
-    /// Waits until nothing that the device of `member` was asked for before, as whichever
-    /// member it was then, can land any more.
+    /// Waits until no earlier operation on the device of `member` can land any more, whichever
+    /// member it was then.
     pub async fn late_ended(&self, member: &Member) -> IoResult {
-        // What is waited for yet would be given up after the flush, which waits for what
-        // has been given up.
+        // An operation that a caller waits for would be given up after the flush, which waits for
+        // operations given up before it.
         while self.is_asked(&member.name) {
             self.env.timer.sleep(ASKED_PAUSE).await;
         }
         member.late_ended().await
     }
 
-    /// Whether somebody waits for an answer of the device `name`.
+    /// True if an operation on the device `name` is waited for.
     fn is_asked(&self, name: &str) -> bool {
         let members = self.members.borrow();
         let mut known = members.iter().filter_map(Weak::upgrade);
         known.any(|known| *known.name == *name && known.in_flight.get() > 0)
     }
 
-    /// Remembers whose answers may be waited for after it has been left behind.
+    /// Registers a member: its answers may be waited for after its eviction.
     pub fn know(&self, member: &Rc<Member>) {
         let mut members = self.members.borrow_mut();
         let it = Rc::as_ptr(member);
@@ -90,19 +91,19 @@ impl Core {
 }
 
 impl Member {
-    /// Waits until nothing that was asked of the device before can land any more. It is
-    /// flushed, which waits for that.
+    /// Waits until no earlier operation on the device can land any more, by a flush, which waits
+    /// for that.
     pub async fn late_ended(&self) -> IoResult {
         match self.flush().await {
-            // A server that was restarted says once that it may have forgotten writes.
+            // A server that was restarted reports once that it may have forgotten writes.
             Err(error) if error.kind() != Kind::Timeout => self.flush().await,
             result => result,
         }
     }
 }
 
-/// The same of a device that is to be a member, with a `timeout`. Whatever it answers, it
-/// has answered: one that fails flushes shows that to the first commit.
+/// Does the same on a device that is to be a member, with a `timeout`. Any answer but a timeout
+/// counts: a device that fails flushes shows that to the first commit.
 pub(crate) async fn ended_on(env: &Env, device: &BoxDevice, timeout: Nanos) -> IoResult {
     let limit = crate::turn::limit(timeout, UNFLUSHED_MAX);
     let deadline = Deadline::new(&env.timer, limit);

@@ -22,15 +22,15 @@ mod tests;
 use block::{Extent, IoError, IoResult, Kind, Lba, Sectors};
 use layout::array::MEMBERS_MAX;
 
-/// The most copies of a sector.
+/// Most copies of a sector.
 pub const LEGS_MAX: usize = 4;
 
-/// A place on a member, counted from where its data begins.
+/// A place on a member, counted from the beginning of its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Leg {
-    /// The member's role.
+    /// Role of the member.
     pub member: usize,
-    /// The sector of its data.
+    /// Sector of the member's data.
     pub at: Lba,
 }
 
@@ -57,22 +57,22 @@ impl Piece {
         piece
     }
 
-    /// Where it lies.
+    /// Returns the legs that hold the piece.
     pub fn legs(&self) -> &[Leg] {
         &self.legs[..self.copies]
     }
 
-    /// Its bytes in a transfer that begins at `start`.
+    /// Returns the piece's bytes in a transfer that begins at `start`.
     pub fn bytes(&self, start: Lba) -> std::ops::Range<usize> {
         let from = (self.extent.start - start).bytes() as usize;
         from..from + self.extent.len.bytes() as usize
     }
 }
 
-/// What a lost member's data is had from, and by what copies that differ are found.
+/// Source of a lost member's data, and means to find differences.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Redundancy {
-    /// Nothing.
+    /// No redundancy.
     None,
     /// The same sectors on other members.
     Copies,
@@ -80,7 +80,7 @@ pub enum Redundancy {
     Parity,
 }
 
-/// How an array spreads its data over its members.
+/// Distribution of an array's data over its members.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Level {
     /// One member after the other.
@@ -96,7 +96,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// Every level, by its number in superblocks, which is for ever.
+    /// Every level, by its number in superblocks, which never changes.
     pub const ALL: [Level; 5] = [
         Level::Linear,
         Level::Raid0,
@@ -105,12 +105,12 @@ impl Level {
         Level::Raid5,
     ];
 
-    /// Its number in superblocks.
+    /// Returns the number of the level in superblocks.
     pub(crate) fn code(self) -> u8 {
         self as u8
     }
 
-    /// Its name, as configurations and reports have it.
+    /// Returns the name of the level, in configurations and reports.
     pub fn name(self) -> &'static str {
         match self {
             Level::Linear => "linear",
@@ -121,12 +121,12 @@ impl Level {
         }
     }
 
-    /// The level of that name.
+    /// Returns the level of that name.
     pub fn from_name(name: &str) -> Option<Level> {
         Level::ALL.into_iter().find(|level| level.name() == name)
     }
 
-    /// What it is redundant by.
+    /// Returns the redundancy of the level.
     pub fn redundancy(self) -> Redundancy {
         match self {
             Level::Linear | Level::Raid0 => Redundancy::None,
@@ -135,27 +135,27 @@ impl Level {
         }
     }
 
-    /// Whether a member can be lost.
+    /// True if the array survives the loss of a member.
     pub fn is_redundant(self) -> bool {
         self.redundancy() != Redundancy::None
     }
 
-    /// Whether stripes have parity, and changes of them go to a journal first.
+    /// True if stripes have parity, and changes of them go to a journal first.
     pub(crate) fn has_parity(self) -> bool {
         self.redundancy() == Redundancy::Parity
     }
 
-    /// Whether data is spread in chunks.
+    /// True if data is spread in chunks.
     pub fn is_striped(self) -> bool {
         !matches!(self, Level::Linear | Level::Raid1)
     }
 
-    /// Whether members with roles next to each other hold the same.
+    /// True if members with neighbouring roles hold the same data.
     pub(crate) fn pairs_neighbours(self) -> bool {
         self == Level::Raid10
     }
 
-    /// The fewest and the most members.
+    /// Returns the fewest and most members.
     pub fn members(self) -> (usize, usize) {
         match self {
             Level::Linear | Level::Raid0 => (1, MEMBERS_MAX),
@@ -166,7 +166,7 @@ impl Level {
     }
 }
 
-/// The copies of RAID 10.
+/// Copies of RAID 10.
 const COPIES: u64 = 2;
 
 /// The geometry of an array.
@@ -179,8 +179,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// An array over members with room for `sizes`; of striped and mirrored
-    /// levels the smallest counts. `chunk` matters to striped levels alone.
+    /// Makes an array over members with room for `sizes`; of striped and mirrored levels the
+    /// smallest counts. `chunk` matters to striped levels alone.
     pub fn new(level: Level, sizes: &[Sectors], chunk: Sectors) -> IoResult<Shape> {
         let invalid = |what: String| Err(IoError::new(Kind::Invalid, what));
         let (fewest, most) = level.members();
@@ -219,27 +219,27 @@ impl Shape {
         })
     }
 
-    /// The level.
+    /// Returns the level.
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// How many members it has.
+    /// Returns the number of members.
     pub fn members(&self) -> usize {
         self.sizes.len()
     }
 
-    /// The sectors used of a member.
+    /// Returns the sectors used of a member.
     pub fn member_sectors(&self, role: usize) -> Sectors {
         self.sizes[role]
     }
 
-    /// The sectors on one member before the next follows.
+    /// Returns the sectors on one member before the next follows.
     pub fn chunk(&self) -> Sectors {
         self.chunk
     }
 
-    /// The array's size.
+    /// Returns the size of the array.
     pub fn sectors(&self) -> Sectors {
         let (members, size) = (self.members() as u64, self.sizes[0].0);
         Sectors(match self.level {
@@ -251,7 +251,7 @@ impl Shape {
         })
     }
 
-    /// The sectors that are best transferred at once: a stripe's data.
+    /// Returns the sectors that are best transferred at once: a stripe's data.
     pub fn width(&self) -> Sectors {
         let (members, chunk) = (self.members() as u64, self.chunk.0);
         Sectors(match self.level {
@@ -264,7 +264,7 @@ impl Shape {
         })
     }
 
-    /// The longest piece from `extent`'s start on.
+    /// Returns the longest piece from `extent`'s start on.
     pub fn first_piece(&self, extent: Extent) -> Piece {
         let (start, members) = (extent.start.0, self.members() as u64);
         let unit = self.unit();
@@ -296,7 +296,8 @@ impl Shape {
         }
     }
 
-    /// The same; all of them where data is not spread in chunks.
+    /// Returns the sectors on one member before the next follows; no limit where data is not spread
+    /// in chunks.
     fn unit(&self) -> u64 {
         match self.level.is_striped() {
             true => self.chunk.0,
@@ -321,7 +322,7 @@ impl Shape {
         unreachable!("callers stay inside the array")
     }
 
-    /// The pieces of `extent`, in order.
+    /// Returns the pieces of `extent`, in order.
     pub fn pieces(&self, extent: Extent) -> impl Iterator<Item = Piece> + '_ {
         let mut left = extent;
         std::iter::from_fn(move || {
@@ -334,7 +335,7 @@ impl Shape {
         })
     }
 
-    /// The sectors of the array whose data lies in `extent` of a member's, chunk by chunk.
+    /// Returns the sectors of the array with data in `extent` of a member's, chunk by chunk.
     pub(crate) fn sectors_at(&self, role: usize, extent: Extent) -> Vec<Extent> {
         let (mut at, mut found, unit) = (extent.start, Vec::new(), self.unit());
         while at < extent.end() {
@@ -346,7 +347,7 @@ impl Shape {
         found
     }
 
-    /// The sector of the array whose data lies at `at` of a member; none where parity lies,
+    /// Returns the sector of the array at `at` of a member's data. There is none where parity lies,
     /// behind the last chunk, and on a level without redundancy.
     fn sector_at(&self, role: usize, at: Lba) -> Option<Lba> {
         let (row, inside) = (at.0 / self.unit(), Sectors(at.0 % self.unit()));
@@ -366,7 +367,7 @@ impl Shape {
         }
     }
 
-    /// Whether every sector can be had from the members that are present.
+    /// True if the present members hold or can compute every sector.
     pub fn can_run(&self, present: impl Fn(usize) -> bool) -> bool {
         let members = self.members();
         match self.level {
@@ -382,12 +383,12 @@ impl Shape {
         }
     }
 
-    /// The stripe with parity that holds a sector.
+    /// Returns the stripe with parity that holds a sector.
     pub fn stripe_at(&self, at: Lba) -> Stripe {
         self.stripe(at.0 / self.width().0)
     }
 
-    /// A stripe with parity.
+    /// Returns the stripe of a number, with parity.
     pub fn stripe(&self, number: u64) -> Stripe {
         let members = self.members();
         Stripe {
@@ -402,51 +403,51 @@ impl Shape {
 /// A stripe: one chunk on each member, one of them parity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stripe {
-    /// Its number, from 0.
+    /// Number of the stripe, from 0.
     pub number: u64,
-    /// The member that holds its parity.
+    /// The member that holds the parity.
     pub parity: usize,
     members: usize,
     chunk: Sectors,
 }
 
 impl Stripe {
-    /// The member that holds data chunk `column`.
+    /// Returns the member that holds data chunk `column`.
     pub fn data(&self, column: usize) -> usize {
         (self.parity + 1 + column) % self.members
     }
 
-    /// The data chunk that `member` holds; `None` if it holds the parity.
+    /// Returns the data chunk that `member` holds; `None` for the parity member.
     pub fn column(&self, member: usize) -> Option<usize> {
         (member + self.members - self.parity - 1)
             .checked_rem(self.members)
             .filter(|_| member != self.parity)
     }
 
-    /// How many data chunks it has.
+    /// Returns the number of data chunks.
     pub fn columns(&self) -> usize {
         self.members - 1
     }
 
-    /// Where its chunks begin, on every member.
+    /// Returns the beginning of the stripe's chunks, on every member.
     pub fn row(&self) -> Lba {
         Lba(self.number * self.chunk.0)
     }
 
-    /// The array's sectors that it holds.
+    /// Returns the array's sectors in the stripe.
     pub fn extent(&self) -> Extent {
         let width = Sectors(self.columns() as u64 * self.chunk.0);
         Extent::new(Lba(self.number * width.0), width)
     }
 
-    /// The array's sectors of `len` sectors from `from` on in `column`.
+    /// Returns the array's sectors of `len` sectors from `from` on in `column`.
     pub fn place(&self, column: usize, from: Sectors, len: Sectors) -> Extent {
         let start = self.extent().start + Sectors(column as u64 * self.chunk.0) + from;
         Extent::new(start, len)
     }
 }
 
-/// Some of an array's roles.
+/// A set of an array's roles.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Roles(u32);
 

@@ -1,16 +1,15 @@
-//! Arrays: several devices as one, behind the contract of a device, so that
-//! arrays nest.
+//! Arrays: several devices as one, behind the contract of a device, so that arrays nest.
 //!
-//! `levels` says where sectors lie, `superblock` what members say of the array,
-//! `examine` reads that, `membership` says which members are current, `assemble` puts an
-//! array together and `activate` starts it, `core` says who is in it now, `commit` how that becomes durable.
-//! `read` and `reconstruct` read, `change` and `parity` write; `bitmap` and `journal` see to
-//! it that a loss of power harms nothing, `found`, `replay`, `resync`, `maintenance` and `fill` mend
-//! what it left, `replace` exchanges a sound member. What was given up and may still land is
-//! `late`, what does not answer and cannot be done without `silent`.
+//! `levels` maps sectors to members. `superblock` holds a member's view of the array, `examine`
+//! reads superblocks, and `membership` finds the current members. `assemble` assembles an array and
+//! `activate` starts it. `core` holds the present members, and `commit` makes changes of them
+//! durable. `read` and `reconstruct` read, `change` and `parity` write. `bitmap` and `journal`
+//! prevent harm by a loss of power; `found`, `replay`, `resync`, `maintenance` and `fill` repair
+//! its remains; `replace` exchanges a sound member. `late` keeps operations that were given up and
+//! may still land, `silent` handles unresponsive members that the array needs.
 //!
-//! Not here, on purpose: opening devices, asking people, clocks and random
-//! sources. Identities come in as arguments.
+//! Not here, on purpose: opening devices, asking people, clocks and random sources. Identities are
+//! arguments.
 
 mod activate;
 mod array;

@@ -1,12 +1,12 @@
-//! What an array or one of its members lacks, durably.
+//! Lost sectors and gaps: data that an array or one of its members lacks, durably.
 //!
-//! Lost sectors of the array cannot be read until they are rewritten. A gap is in one member
-//! alone: it was filled while no other member could be read there.
+//! Lost sectors of the array cannot be read until they are rewritten. A gap is in one member alone:
+//! the member was filled while no other member could be read there.
 //!
 //! Invariants:
 //!     a member is read in a gap of it       ⟹ the read fails with [`Kind::Media`] (`read_of`), so
 //!                                             that the other members are asked
-//!     a gap is forgotten                    ⟹ what was written there is durable
+//!     a gap is forgotten                    ⟹ the data written there is durable
 //!     a gap is made                         ⟹ nothing is written to any member for it
 
 use crate::core::Core;
@@ -17,7 +17,7 @@ use block::{Buf, Extent, IoError, IoResult, Kind, Lba, SECTOR_BYTES, Sectors};
 use std::rc::Rc;
 
 impl Core {
-    /// Whether a lost sector lies in `extent`.
+    /// Fails if a lost sector lies in `extent`.
     pub fn check_bad(&self, extent: Extent) -> IoResult {
         match self
             .roster
@@ -33,8 +33,8 @@ impl Core {
         }
     }
 
-    /// The sectors of the array that are lost, or can be had from fewer members than they
-    /// should, sorted.
+    /// Returns the sectors of the array that are lost, or on fewer members than they should be,
+    /// sorted.
     pub fn lost(&self) -> Vec<Extent> {
         let roster = self.roster.now();
         let lacked = |gap: &Gap| self.shape.sectors_at(gap.role, gap.extent);
@@ -42,9 +42,9 @@ impl Core {
         gaps.fold(roster.bad.clone(), |runs, extent| with(&runs, extent))
     }
 
-    /// Remembers that the data of `extent` is lost; durable with the next commit. Where
-    /// there are more runs than can be remembered, what lies between the closest two is
-    /// given up with them: a rebuild has to end, or the next loss takes all.
+    /// Records that the data of `extent` is lost; durable with the next commit. With more runs than
+    /// can be remembered, the data between the closest two is given up with them: a rebuild has to
+    /// end, or the next loss takes all.
     pub fn add_bad(&self, extent: Extent) {
         self.log(format!("{}: the data of {extent:?} is lost", self.name));
         let runs = with(&self.roster.now().bad, extent);
@@ -52,27 +52,26 @@ impl Core {
         self.limit_lost();
     }
 
-    /// Remembers what the member of `role` was not given, of its data; durable with the next
-    /// commit.
+    /// Records a gap of the member of `role`, by its data; durable with the next commit.
     pub fn add_gap(&self, role: usize, extent: Extent) {
         self.put_gaps(role, |runs| with(runs, extent));
         self.limit_lost();
     }
 
-    /// Another member has `role`, which lacks `gaps`.
+    /// Replaces the gaps of `role`, which another member has now.
     pub fn replace_gaps(&self, role: usize, gaps: Vec<Extent>) {
         self.put_gaps(role, |_| gaps);
         self.limit_lost();
     }
 
-    /// The member of `role`, which is not in sync, was given `extent`.
+    /// Removes `extent` from the gaps of `role`: its member, which is not in sync, got the data.
     pub fn fill_gap(&self, role: usize, extent: Extent) {
         if self.check_gaps(role, extent).is_err() {
             self.put_gaps(role, |runs| without(runs, extent));
         }
     }
 
-    /// The gaps of `role`.
+    /// Returns the gaps of `role`.
     pub fn gaps_of(&self, role: usize) -> Vec<Extent> {
         let roster = self.roster.now();
         let of = roster.gaps.iter().filter(|gap| gap.role == role);
@@ -93,8 +92,8 @@ impl Core {
         });
     }
 
-    /// Makes room where there are more runs than can be remembered. A gap that grows loses
-    /// nothing, for other members are read there; so gaps are joined first.
+    /// Makes room where there are more runs than can be remembered. A gap that grows loses nothing,
+    /// for other members are read there; so gaps are joined first.
     fn limit_lost(&self) {
         loop {
             let roster = self.roster.now();
@@ -124,7 +123,7 @@ impl Core {
         }
     }
 
-    /// Whether all of `extent` is in a gap of `role`.
+    /// True if all of `extent` is in a gap of `role`.
     pub fn is_gap(&self, role: usize, extent: Extent) -> bool {
         let roster = self.roster.now();
         let mut gaps = roster.gaps.iter();
@@ -155,8 +154,9 @@ impl Core {
         }
     }
 
-    /// `extent` has been rewritten, on `written` of the members: it counts as lost, and as
-    /// lacking there, until that is durable, and still if that would leave too many runs. `Err` if so.
+    /// Clears lost sectors: `extent` has been rewritten, on `written` of the members. The sectors
+    /// count as lost, or as gaps, until the rewritten data is durable. They stay so, with an `Err`,
+    /// if clearing them would leave too many runs.
     pub async fn clear_lost(
         self: &Rc<Core>,
         extent: Option<Extent>,
@@ -170,7 +170,8 @@ impl Core {
         self.commit().await
     }
 
-    /// What of `extent` and of `written` counts as lost, or as lacking; `None` if nothing does.
+    /// Returns the part of `extent` and of `written` that counts as lost, or as gaps; `None` if
+    /// nothing does.
     fn lost_of(
         &self,
         extent: Option<Extent>,
@@ -195,7 +196,7 @@ impl Core {
         let mut gaps = roster.gaps.clone();
         drop(roster);
         for (role, there) in lacked {
-            // One that was lost meanwhile has not got it for certain.
+            // A member that was lost meanwhile may lack the data.
             if self.writable(*role).is_some() {
                 gaps = gaps
                     .into_iter()
@@ -217,11 +218,11 @@ impl Core {
     }
 }
 
-/// What counts as lost of the array, and as lacking of each role's data.
+/// Lost sectors of the array, and gaps of each role's data.
 type Rewritten = (Option<Extent>, Vec<(usize, Extent)>);
 
 impl Gap {
-    /// What is left of it once `extent` of `role` was written.
+    /// Returns the parts of the gap that are left once `extent` of `role` was written.
     fn without(self, role: usize, extent: Extent) -> Vec<Gap> {
         match self.role == role {
             true => without(&[self.extent], extent)

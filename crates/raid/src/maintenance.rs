@@ -1,10 +1,9 @@
-//! What an array does for itself while it serves: brings copies into agreement
-//! after a crash, fills members, activates spares, and clears bits.
+//! Background work of an array that serves: resyncs after a crash, rebuilds, activation of spares,
+//! and clearing bits.
 //!
-//! A rebuild goes region by region and holds each bit only while it copies it.
-//! While the array is in use it moves no more than its floor, else as much as
-//! the members give. A rebuild from the start on notes how far it came, and
-//! goes on from there after a restart.
+//! A rebuild goes region by region and holds each bit only while it copies the region. While the
+//! array is in use, the rebuild moves no more than its floor, otherwise as much as the members
+//! give. A rebuild from the start on notes its progress, and continues there after a restart.
 
 use crate::claims::Claim;
 use crate::core::Core;
@@ -15,28 +14,28 @@ use crate::superblock::MemberState;
 use block::{Access, Extent, Fua, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES, Sectors};
 use std::rc::{Rc, Weak};
 
-/// How often an array looks whether there is something to do.
+/// Interval at which an array looks for work.
 const TICK: Nanos = Nanos::from_millis(100);
 /// Bytes that are copied at once.
 const STEP_BYTES: u64 = 256 << 10;
-/// How often a rebuild notes how far it came.
+/// Number of checkpoints of a rebuild.
 const CHECKPOINTS: usize = 16;
 
-/// How far a rebuild or resynchronisation is.
+/// Progress of a rebuild or resync.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
     /// The member that is filled; `None` while copies are compared after a crash.
     pub role: Option<usize>,
-    /// Sectors of the array that have been gone over.
+    /// Sectors of the array that have been processed.
     pub done: Sectors,
-    /// Sectors to go over; 0 if nothing goes on.
+    /// Sectors to process; 0 if nothing runs.
     pub total: Sectors,
-    /// When it began.
+    /// Time of the beginning.
     pub began: Nanos,
 }
 
 impl Progress {
-    /// How long it will still take at the rate so far.
+    /// Returns the remaining time at the rate so far.
     pub fn left(&self, now: Nanos) -> Option<Nanos> {
         let (done, left) = (self.done.0, self.total.0.saturating_sub(self.done.0));
         let spent = (now - self.began).0;
@@ -64,7 +63,7 @@ impl Core {
         if self.down.borrow().is_some() || self.bitmap.is_none() {
             return;
         }
-        // Whoever writes next sees its failure.
+        // The next write sees a failure of this commit.
         let _ = self.commit().await;
         if self.down.borrow().is_some() {
             return;
@@ -73,8 +72,8 @@ impl Core {
             let done = self.replace().await;
             self.end_of("replacement", done);
         }
-        // Copies that may differ can wait: what a member lacks has one copy less until it
-        // is filled.
+        // Rebuilds come before resyncs: the data that a member lacks has one copy less until the
+        // member is filled.
         if let Some(claim) = self.claim_for_spare()
             && let Some(spare) = self.take_spare()
         {
@@ -111,13 +110,13 @@ impl Core {
             let _ = self.clear_bitmap(now - idle).await;
         }
         if now >= self.gaps_due.get() && !self.roster.now().gaps.is_empty() {
-            // What cannot be read still is tried again later.
+            // Gaps that still cannot be read are tried again later.
             let _ = self.fill_gaps().await;
         }
     }
 
-    /// A lost role that a spare is to take now. One that its member is about to take
-    /// again needs none.
+    /// Claims a lost role that a spare is to take now. A role that its member is about to take
+    /// again needs no spare.
     fn claim_for_spare(self: &Rc<Core>) -> Option<Claim> {
         let now = self.env.timer.now();
         let is_due = |role: &usize| self.slots[*role].spare_at.get() <= now;
@@ -143,7 +142,7 @@ impl Core {
                 let events = self.events.borrow();
                 let again = events.last().is_some_and(|last| last.what == what);
                 drop(events);
-                // It is tried again at every tick.
+                // The work is tried again at every tick.
                 if !again {
                     self.log(what);
                 }
@@ -166,8 +165,8 @@ impl Core {
         Ok(())
     }
 
-    /// The parts of a region that are gone over at once: stripes where there is parity, else
-    /// what fits into a buffer, whatever the row of chunks has.
+    /// Returns the parts of a region that are processed at once: stripes on a level with parity,
+    /// otherwise as much as fits into a buffer, even if a row of chunks is longer.
     pub fn steps(&self, region: Extent) -> Vec<Extent> {
         let unit = match self.shape.level().redundancy() {
             Redundancy::Parity => self.shape.width().0,
@@ -182,8 +181,7 @@ impl Core {
             .collect()
     }
 
-    /// Goes over `regions`, at the rate that is allowed. `false` if it was left
-    /// unfinished.
+    /// Processes `regions`, at the permitted rate. Returns `false` if the work was left unfinished.
     pub async fn go_over(
         self: &Rc<Core>,
         filled: Option<&Filled>,
@@ -202,8 +200,8 @@ impl Core {
         };
         for (index, region) in regions.into_iter().enumerate() {
             for step in self.steps(bitmap.extent(region, all)) {
-                // A member that was lost and is back has missed writes again; and filling
-                // one goes before comparing copies, or copying one in sync.
+                // A member that was lost and is back has missed writes again. Filling a member
+                // comes before comparing copies, or copying a member in sync.
                 let lacks = || self.rebuilding().is_some() || self.claim_for_spare().is_some();
                 let gone = match filled {
                     Some(filled) if self.is_copied(filled) => lacks(),
@@ -223,7 +221,7 @@ impl Core {
         Ok(true)
     }
 
-    /// Whether it still has its role, to be filled, or is to take it.
+    /// True if the filled member still has its role and is being filled, or is to take a role.
     pub fn is_filled(self: &Rc<Core>, filled: &Filled) -> bool {
         let now = self.writable(filled.role);
         let has = now.is_some_and(|now| Rc::ptr_eq(&now, &filled.member));
@@ -231,7 +229,7 @@ impl Core {
         has && rebuilding || self.is_copied(filled)
     }
 
-    /// Waits as long as moving `sectors` may take while the array is in use.
+    /// Waits for the time that moving `sectors` may take while the array is in use.
     pub async fn pace(&self, sectors: Sectors) {
         let timer = &self.env.timer;
         let in_use = timer.now() - self.last_use.get() < self.options.busy_for;
@@ -247,7 +245,7 @@ impl Core {
         self.again.borrow_mut().clear();
         let regions: Vec<usize> = self.unsynced.borrow().iter().copied().collect();
         let done = async |_: usize, region: usize| {
-            // What was read of it is the same after a loss of power.
+            // Data that was read from the region is the same after a loss of power.
             self.flush_members().await?;
             if !self.again.borrow_mut().remove(&region) {
                 self.unsynced.borrow_mut().remove(&region);
@@ -267,8 +265,8 @@ impl Core {
         self.spares.borrow_mut().pop()
     }
 
-    /// Puts a spare that waits no more into the role claimed. If others are in the way it
-    /// waits again.
+    /// Puts a spare, taken from the waiting ones, into the claimed role. If other members prevent
+    /// that, the spare waits again.
     pub async fn activate_spare(self: &Rc<Core>, claim: Claim, spare: Rc<Member>) -> IoResult {
         let _joining = self.join(&spare.name)?;
         if let Err(error) = self.commit().await {
@@ -278,10 +276,10 @@ impl Core {
         self.adopt(claim, spare, true).await
     }
 
-    /// Puts `member` into the role claimed, to be filled.
+    /// Puts `member` into the claimed role, to be filled.
     pub async fn adopt(self: &Rc<Core>, claim: Claim, member: Rc<Member>, whole: bool) -> IoResult {
         let role = claim.role;
-        // A start that takes it for one in sync needs its records.
+        // A start that takes the member for one in sync needs the records of its journal.
         self.commit().await?;
         self.late_ended(&member).await?;
         if let Some(journal) = self.journals.get(role) {
@@ -302,7 +300,7 @@ impl Core {
         self.commit().await
     }
 
-    /// A write to `extent` failed, and some members may have taken it.
+    /// Marks `extent` as out of sync: a write failed, and some members may have taken it.
     pub fn mark_out_of_sync(&self, extent: Extent) {
         let bitmap = self.bitmap.as_ref().expect("a level with redundancy");
         self.again.borrow_mut().extend(bitmap.region_of(extent));
@@ -321,7 +319,7 @@ impl Core {
         let member = &filled.member;
         let entry = self.entry(role);
         let whole = entry.state == MemberState::Rebuilding { whole: true };
-        // What differs by now is marked.
+        // Regions that differ by now are marked.
         self.again.borrow_mut().clear();
         let mut regions = bitmap.marked_regions();
         if whole {
@@ -382,7 +380,7 @@ impl Core {
         Ok(true)
     }
 
-    /// Forgets nothing: an error for whoever asked for what `role` cannot give.
+    /// Makes the error for a role that the array does not have.
     pub fn no_role(&self, role: usize) -> IoError {
         let what = format!("it has no member {role}; see its status");
         self.error(Kind::Invalid, what)

@@ -1,7 +1,7 @@
-//! A member: a device with what is known of its health and where it stands.
+//! A member: a device with its health, its load and the position of its head.
 //!
-//! Not here: whether it is in the array (`state`), which leg serves (`balance`), how long
-//! it may take (`turn`).
+//! Not here: its state in the array (`core`), the choice of a leg (`balance`), time limits
+//! (`turn`).
 
 use crate::change::Change;
 use crate::core::Core;
@@ -17,7 +17,7 @@ use std::ops::RangeInclusive;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-/// How often a device may have forgotten what it acknowledged and no flush had covered.
+/// Number of times that a device may have forgotten acknowledged writes that no flush had covered.
 pub type Losses = Rc<dyn Fn() -> u64>;
 
 /// A device that is to be, or is found to be, a member.
@@ -25,14 +25,14 @@ pub type Losses = Rc<dyn Fn() -> u64>;
 pub struct Candidate {
     /// The device.
     pub device: BoxDevice,
-    /// Its failure domain.
+    /// Failure domain of the device.
     pub domain: Arc<str>,
-    /// How often it may have forgotten writes.
+    /// Number of times that the device may have forgotten writes.
     pub losses: Losses,
 }
 
 impl Candidate {
-    /// A device that forgets nothing while it answers.
+    /// Makes a candidate of a device that forgets nothing while it answers.
     pub fn new(device: BoxDevice, domain: impl Into<Arc<str>>) -> Candidate {
         Candidate {
             device,
@@ -42,7 +42,7 @@ impl Candidate {
     }
 }
 
-/// What a member did and suffered.
+/// Counts of a member's operations and errors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemberCounts {
     /// Reads that succeeded.
@@ -53,17 +53,16 @@ pub struct MemberCounts {
     pub read_errors: u64,
     /// Writes and flushes that failed.
     pub write_errors: u64,
-    /// Sectors that could not be read and were written again from elsewhere.
+    /// Sectors that could not be read and were rewritten from other members.
     pub repaired: u64,
 }
 
-/// What is zeroed at once: what a member zeroes in an eighth of what it may take, within
-/// these bounds.
+/// Bounds of the sectors zeroed at once: as many as a member zeroes in an eighth of its time limit.
 const ZERO_STEP: RangeInclusive<Sectors> = Sectors::from_mib(1)..=Sectors::from_mib(64);
-/// What is zeroed at first.
+/// Sectors zeroed at once, at first.
 const ZERO_STEP_FIRST: Sectors = Sectors::from_mib(4);
 
-/// The pause before a write that the medium refused is tried again.
+/// The pause before the retry of a write that the medium refused.
 const REWRITE_PAUSE: Nanos = Nanos::from_millis(50);
 
 pub(crate) struct Member {
@@ -72,37 +71,36 @@ pub(crate) struct Member {
     pub name: Arc<str>,
     pub uuid: Uuid,
     pub counts: Cell<MemberCounts>,
-    /// What it is a member of, once it is.
+    /// The array of the member, once it belongs to one.
     pub array: RefCell<Weak<Core>>,
     /// Operations in flight.
     pub in_flight: Cell<u32>,
-    /// Those of them that are waited for although they took longer than they may.
+    /// Those of them that are waited for beyond their time limit.
     pub overdue: Cell<u32>,
-    /// Bytes of the reads among them.
+    /// Bytes of the reads in flight.
     pub reading_bytes: Cell<u64>,
-    /// Where its last read ended.
+    /// End of the last read.
     pub head: Cell<Lba>,
-    /// The moving average of its reads.
+    /// Moving average of the time of reads.
     pub read_time: Cell<Nanos>,
-    /// What is to take its place, and gets all that it is asked to change.
+    /// The device that is to replace this one, and gets all changes too.
     pub successor: RefCell<Option<Rc<Member>>>,
-    /// The copy of its superblock that is older, or torn, or cannot be read: the one
-    /// that is written next.
+    /// The copy of the superblock that is older, torn or unreadable: the next write goes there.
     pub worse_copy: Cell<usize>,
     pub turns: Semaphore,
     pub timeout: Option<Nanos>,
     pub env: Env,
     data_at: Sectors,
-    /// What it is asked to zero at once.
+    /// Sectors that are zeroed at once.
     zero_step: Cell<Sectors>,
     /// Bytes that no flush has covered.
     unflushed: Cell<u64>,
     losses: Losses,
-    /// Those that a flush which succeeded came after.
+    /// The number of losses before the last flush that succeeded.
     losses_met: Cell<u64>,
 }
 
-/// Whether the device itself is lost, rather than some of its sectors.
+/// True if the device itself is lost, rather than some of its sectors.
 pub(crate) fn is_loss(error: &IoError) -> bool {
     matches!(error.kind(), Kind::Gone | Kind::Timeout | Kind::Stream)
 }
@@ -146,18 +144,18 @@ impl Member {
         self.counts.set(counts);
     }
 
-    /// Whether its array has left it behind.
+    /// True if its array has evicted the member.
     pub fn is_left(&self) -> bool {
         let array = self.array.borrow().upgrade();
         array.is_some_and(|array| array.is_left(self))
     }
 
-    /// `work` that moves `bytes`, for as long as the array waits for a member.
+    /// Runs `work`, which moves `bytes`, for as long as the array waits for a member.
     fn within<F: Future + Unpin>(&self, bytes: u64, work: F) -> Within<'_, F> {
         Within::new(self, bytes, work)
     }
 
-    /// Reads data. After a timeout the device keeps the buffer it was given.
+    /// Reads data. After a timeout the device keeps the given buffer.
     pub async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
         let (len, began) = (buf.len(), self.env.timer.now());
         self.head.set(at + Sectors((len / 512) as u64));
@@ -183,8 +181,8 @@ impl Member {
         (buf, result)
     }
 
-    /// One that may have forgotten writes is left behind before what it holds is used, unless
-    /// no other has that. Nor is it used if a flush found that out while this was read.
+    /// Evicts a member that may have forgotten writes before its data is used, unless no other
+    /// member has that data. The data is also refused if a flush found the loss during the read.
     fn check_losses(&self) -> IoResult {
         self.check_here()?;
         if (self.losses)() == self.losses_met.get() {
@@ -199,8 +197,7 @@ impl Member {
         }
     }
 
-    /// Does what a change asks of the sectors `at`, here and on what is to take this one's
-    /// place.
+    /// Applies a change to the sectors `at`, here and on the successor.
     pub async fn change(&self, at: Extent, change: Change) -> IoResult {
         let Some(successor) = self.successor.borrow().clone() else {
             return self.change_alone(at, change).await;
@@ -216,7 +213,7 @@ impl Member {
         result
     }
 
-    /// What was to take this one's place has not got all that this one has.
+    /// Drops a successor that has missed a change.
     fn disinherit(&self, successor: &Rc<Member>) {
         let mut now = self.successor.borrow_mut();
         if now.as_ref().is_some_and(|now| Rc::ptr_eq(now, successor)) {
@@ -243,8 +240,7 @@ impl Member {
         result
     }
 
-    /// What has been left behind is changed no more: what it was asked for before may
-    /// still land.
+    /// Refuses changes to an evicted member: earlier operations may still land.
     fn check_here(&self) -> IoResult {
         match self.is_left() {
             true => Err(self.device.geometry().error(Kind::Gone, "it was lost")),
@@ -252,7 +248,7 @@ impl Member {
         }
     }
 
-    /// Writes to the sectors from `at` of the device, again if the medium refuses: it may
+    /// Writes to the sectors from `at` of the device, again if the medium refuses: the device may
     /// find other sectors for them.
     async fn put(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
         self.check_here()?;
@@ -287,7 +283,7 @@ impl Member {
         result
     }
 
-    /// Zeroes the sectors `at` of the device, as many at once as it does in time.
+    /// Zeroes the sectors `at` of the device, as many at once as the device does in time.
     async fn zero(&self, at: Extent) -> IoResult {
         let (least, most) = ZERO_STEP.into_inner();
         let mut start = at.start;
@@ -323,7 +319,7 @@ impl Member {
         self.change(Extent::new(at, sectors), change).await
     }
 
-    /// Makes what was acknowledged durable, here and on what is to take this one's place.
+    /// Makes acknowledged writes durable, here and on the successor.
     pub async fn flush(&self) -> IoResult {
         let Some(successor) = self.successor.borrow().clone() else {
             return self.flush_alone().await;
@@ -371,7 +367,7 @@ impl Member {
     }
 }
 
-/// Does something when it goes, however the future that holds it ends.
+/// Calls a function when dropped, however the future that holds it ends.
 struct Done<F: FnMut()>(F);
 
 impl<F: FnMut()> Drop for Done<F> {

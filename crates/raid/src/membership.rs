@@ -1,24 +1,24 @@
-//! Which members are current: a look-up in the histories of their superblocks.
+//! The current members: a look-up in the histories of their superblocks.
 //!
-//! Each start has a random identity, which its superblocks carry before those of the
-//! starts that it follows. An event goes to one copy of the superblock of every live
-//! member, and to the other copies once all have that. Hence
+//! Each start has a random identity, which its superblocks carry before those of the starts that it
+//! follows. An event goes to one copy of the superblock of every live member, and to the other
+//! copies once all have that. Hence
 //!     an event was acknowledged ⟹ each member that was live in it has it, or one that
 //!                                  follows it, in both copies
 //!     a copy says that an event is sealed ⟹ each member that was live in it has it,
 //!                                  or one that follows it, in a copy
-//! A copy that cannot be read hides nothing then that was acknowledged, and an event that
-//! a member has in one of two copies only may be undone.
+//! A copy that cannot be read then hides nothing that was acknowledged. An event that a member has
+//! in one of two copies only may be undone.
 //!
-//! Not here: reading superblocks (`examine`), whether an array can run (`assemble`).
+//! Not here: reading superblocks (`examine`), the decision that an array can run (`assemble`).
 
 use crate::superblock::{MemberEntry, MemberState, Position, ROLE_SPARE, Superblock};
 use layout::Uuid;
 
-/// How many starts of a history are printed.
+/// Number of starts of a history that are printed.
 const PRINTED_MAX: usize = 3;
 
-/// What a device says of itself: the copies of its superblock that are sound.
+/// The sound copies of a device's superblock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Known {
     /// With the index of the copy; at least one, the newest first.
@@ -27,19 +27,20 @@ pub(crate) struct Known {
     hidden: bool,
 }
 
-/// How far a member is that the newest superblock knows.
+/// Freshness of a member that the newest superblock knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Membership {
-    /// It has everything that was acknowledged.
+    /// The member has everything that was acknowledged.
     Fresh,
-    /// It lacks some of that: what the write-intent bitmap marks, or anything.
+    /// The member lacks acknowledged data: the regions marked in the write-intent bitmap, or
+    /// anything.
     Stale { whole: bool },
-    /// What it has shows neither; a copy of its superblock cannot be read.
+    /// The superblocks show neither; one copy cannot be read.
     Unknown,
 }
 
 impl Known {
-    /// `None` if neither copy is sound.
+    /// Returns `None` if neither copy is sound.
     pub fn new(copies: [Option<Superblock>; 2]) -> Option<Known> {
         let mut found: Vec<_> = (0..).zip(copies).collect::<Vec<_>>();
         let hidden = found.iter().any(|(_, copy)| copy.is_none());
@@ -66,41 +67,41 @@ impl Known {
         self.newest().member
     }
 
-    /// Whether this is a device that waits to replace a member.
+    /// True if this is a device that waits to replace a member.
     pub fn is_spare(&self) -> bool {
         self.copies.iter().any(|(_, copy)| copy.role == ROLE_SPARE)
     }
 
-    /// The newest copy that `truth` follows.
+    /// Returns the newest copy that `truth` follows.
     fn common(&self, truth: &Superblock) -> Option<&(usize, Superblock)> {
         let mut copies = self.copies.iter();
         copies.find(|(_, copy)| follows(truth, copy))
     }
 
-    /// The copy to be written first: not the one that counts.
+    /// Returns the copy to be written first: not the one that counts.
     pub fn worse_copy(&self, truth: &Superblock) -> usize {
         1 - self.common(truth).unwrap_or(&self.copies[0]).0
     }
 
-    /// Whether both copies have `member` in sync.
+    /// True if both copies have `member` in sync.
     pub fn has_in_sync(&self, member: Uuid) -> bool {
         let in_sync = |e: &MemberEntry| e.uuid == member && e.state == MemberState::InSync;
         let mut copies = self.copies.iter();
         copies.all(|(_, copy)| copy.table.iter().any(in_sync))
     }
 
-    /// Whether it did not go on apart from `truth`.
+    /// True if the member has not diverged from `truth`.
     pub fn is_part_of(&self, truth: &Superblock) -> bool {
         self.common(truth).is_some()
     }
 
-    /// Whether this is a copy of the same member from before the last event of `other`.
+    /// True if this is a copy of the same member from before the last event of `other`.
     pub fn is_behind(&self, other: &Known) -> bool {
         let (this, other) = (self.newest(), other.newest());
         follows(other, this) && !follows(this, other)
     }
 
-    /// The starts that it knows of, for people.
+    /// Prints the known starts, for people.
     pub fn history(&self) -> String {
         let short = |at: &Position| {
             let name = at.generation.to_string();
@@ -111,14 +112,13 @@ impl Known {
         starts.join(" after ")
     }
 
-    /// How far this member is, which has `entry` in the table of `truth`; `None` if it went
-    /// on apart.
+    /// Freshness of this member, which has `entry` in the table of `truth`; `None` if it diverged.
     pub fn membership(&self, truth: &Superblock, entry: &MemberEntry) -> Option<Membership> {
         let (_, common) = self.common(truth)?;
         Some(match entry.state {
             MemberState::Failed { whole } => Membership::Stale {
-                // What it missed is marked, unless it was lost before it was filled, or
-                // is a copy from before the loss.
+                // The missed regions are marked, unless the member was lost before it was filled,
+                // or is a copy from before the loss.
                 whole: whole || common.events + 1 < entry.failed_at,
             },
             _ if common.events >= truth.sealed => Membership::Fresh,
@@ -128,8 +128,8 @@ impl Known {
     }
 }
 
-/// Whether what `copy` says had become part of the life that led to `truth`. A spare has
-/// no say in it.
+/// True if the event of `copy` became part of the life that led to `truth`. A spare has no say in
+/// it.
 fn follows(truth: &Superblock, copy: &Superblock) -> bool {
     let at = copy.position();
     let mut chain = truth.chain().into_iter();
@@ -137,9 +137,9 @@ fn follows(truth: &Superblock, copy: &Superblock) -> bool {
     copy.role == ROLE_SPARE || is_in
 }
 
-/// The newest superblock of members that are of one array, which speaks for all of
-/// them: each that it knows has a copy that it follows. `None` if members diverged
-/// from each other, so that there is none.
+/// Finds the newest superblock of members of one array, which speaks for all of them: each member
+/// that it knows has a copy that it follows. Returns `None` if members diverged from each other, so
+/// that there is none.
 pub(crate) fn newest(found: &[&Known]) -> Option<Superblock> {
     let copies = found.iter().flat_map(|known| &known.copies);
     let mut copies: Vec<_> = copies.map(|(_, copy)| copy).collect();
@@ -161,8 +161,8 @@ pub(crate) fn newest(found: &[&Known]) -> Option<Superblock> {
     })
 }
 
-/// The history of a start that follows `truth`: with its last event, and the starts in
-/// which members were lost that may still return before others.
+/// Makes the history of a start that follows `truth`: with its last event, and the starts in which
+/// members were lost that may still return before others.
 pub(crate) fn history_after(truth: &Superblock, most: usize) -> Vec<Position> {
     let chain = truth.chain();
     let failed = truth.table.iter().filter(|entry| entry.state.is_failed());
@@ -179,7 +179,7 @@ pub(crate) fn history_after(truth: &Superblock, most: usize) -> Vec<Position> {
     kept.into_iter().map(|at| chain[at]).collect()
 }
 
-/// The highest event that any of `found` speaks of, whether it counts or not.
+/// Returns the highest event of any of `found`, whether it counts or not.
 pub(crate) fn last_event(found: &[&Known]) -> u64 {
     let copies = found.iter().flat_map(|known| &known.copies);
     copies.map(|(_, copy)| copy.events).max().unwrap_or(0)

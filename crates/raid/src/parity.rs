@@ -1,12 +1,12 @@
 //! RAID 5: writing stripes.
 //!
-//! A stripe is written by one request at a time. If all of its data is new
-//! nothing is read. Else the old bytes of what changes and of the parity are
-//! read, and the difference goes into the parity; where one of these members is
-//! missing, the others' bytes of the same band are read instead.
+//! A stripe is written by one request at a time. If all of its data is new, nothing is read.
+//! Otherwise the old bytes of the changed data and of the parity are read, and the difference goes
+//! into the parity. Where one of these members is missing, the others' bytes of the same band are
+//! read instead.
 //!
-//! Not here: what makes this safe against a loss of power (`journal`), reading
-//! without a member (`reconstruct`).
+//! Not here: the protection against a loss of power (`journal`), reading without a member
+//! (`reconstruct`).
 
 use crate::change::Change;
 use crate::core::Core;
@@ -28,11 +28,11 @@ fn bytes(sectors: Sectors) -> usize {
 /// A record's headers, the bytes of its runs and the new parity, in one buffer.
 struct Image {
     block: Buf,
-    /// How often the header is there.
+    /// Number of copies of the header.
     headers: u8,
-    /// How many bytes of runs follow the headers.
+    /// Number of bytes of runs after the headers.
     body: usize,
-    /// Where the new parity begins, if any member takes parity.
+    /// Offset of the new parity, if any member takes parity.
     parity: Option<usize>,
 }
 
@@ -47,7 +47,7 @@ impl Core {
             Change::Discard => Ok(()),
             Change::Zero => {
                 let step = scratch::zeroes(&self.shape);
-                // Who has zeroes waits for the grants of their stripes: one at a time.
+                // A task with zeroes waits for the grants of their stripes: one at a time.
                 let _alone = self.zeroing.lock().await;
                 let mut at = extent.start;
                 while at < extent.end() {
@@ -82,7 +82,7 @@ impl Core {
                     Some(self.write_stripe(stripe, part, part_data, fua, &marked))
                 });
                 let results = join_all(updates.collect::<Vec<_>>()).await;
-                // What is acknowledged is known of each stripe.
+                // The acknowledgement needs the proof of each stripe.
                 let known: IoResult<Vec<Proof>> = results.into_iter().collect();
                 known.map(drop)
             }
@@ -107,7 +107,7 @@ impl Core {
         }
     }
 
-    /// `None` if its parity was given up first.
+    /// Returns `None` if the stripe's parity was given up first.
     async fn try_stripe(
         self: &Rc<Core>,
         stripe: Stripe,
@@ -152,9 +152,9 @@ impl Core {
         Ok(Some(known))
     }
 
-    /// Room for a record's headers, the new data unless the stripe is written whole,
-    /// and the new parity. What follows from data that is all there is no part of a
-    /// record. `None` if the parity cannot be computed, and is of no use as it is.
+    /// Takes room for a record's headers, the new data unless the stripe is written whole, and the
+    /// new parity. A parity that follows from complete data is no part of a record. Returns `None`
+    /// if the parity cannot be computed, and the old one is of no use.
     async fn new_parity(
         self: &Rc<Core>,
         update: &Update,
@@ -200,17 +200,18 @@ impl Core {
         }))
     }
 
-    /// What a stripe's parity says in the band of `update` is of no use any more: nothing
-    /// follows from it, and no record brings it back.
+    /// Gives up the stripe's parity in the band of `update`: nothing is computed from it, and no
+    /// record restores it.
     async fn give_up_parity(self: &Rc<Core>, update: &Update) -> IoResult {
         self.add_gap(update.stripe.parity, update.band());
         self.flush_members().await?;
         self.journals[update.stripe.parity].retire(self).await
     }
 
-    /// Whether nothing can follow from the parity in the band of `update`, part of whose data
-    /// is `lost`, once that is written: it was given up before, or of two chunks that cannot
-    /// be read one was never given to its member, and one is written.
+    /// True if nothing can be computed from the parity in the band of `update` once that is
+    /// written. The data of the roles `lost` cannot be read there. Either the parity was given up
+    /// before. Or two data chunks cannot be read, of which one is a gap of its member, and one is
+    /// overwritten.
     fn outdates_parity(&self, update: &Update, lost: Roles) -> bool {
         let parity = update.stripe.parity;
         let is_gap = |role: usize| self.is_gap(role, update.band());
@@ -222,8 +223,8 @@ impl Core {
         self.is_whole() && !data.is_empty() && (is_gap(parity) || is_outdated())
     }
 
-    /// The new parity from the old one and the old data; gives the buffer back
-    /// if these cannot all be read, or need not be.
+    /// Computes the new parity from the old one and the old data; gives the buffer back if these
+    /// cannot all be read, or need not be.
     async fn difference(
         self: &Rc<Core>,
         update: &Update,
@@ -269,8 +270,8 @@ impl Core {
         Ok(parity)
     }
 
-    /// The new parity from all data of the band, one chunk of which may have to
-    /// be computed from the others.
+    /// Computes the new parity from all data of the band, one chunk of which may have to be
+    /// computed from the others.
     async fn from_band(
         self: &Rc<Core>,
         update: &Update,
@@ -289,7 +290,7 @@ impl Core {
         let all = grant.take(len * roles.len());
         let at = stripe.row() + update.from;
         let (mut band, lost) = self.read_band(at, &roles, all).await;
-        // What is overwritten need not be known.
+        // Overwritten data need not be known.
         let unknown = |role: &usize| *role != stripe.parity && !update.overwrites(*role);
         let unknown: Vec<_> = lost.iter().filter(unknown).collect();
         if !unknown.is_empty() && self.outdates_parity(update, lost) {
@@ -355,13 +356,12 @@ impl Core {
                 shared
             }
         };
-        // The record makes parity durable; data must be even if the record is
-        // lost with its member.
+        // The record makes parity durable; data must be even if the record is lost with its member.
         let parity_fua = match record {
             Some(_) if !whole && self.is_in_sync(stripe.parity) => Fua::No,
             _ => update.fua,
         };
-        // Without a record, whoever finds the data must know that its parity is out.
+        // Without a record, a reader of the data must know that its parity is out of sync.
         let cover = match recorded {
             Some(recorded) => Ok(Cover::Record(recorded)),
             None => {
@@ -430,8 +430,8 @@ impl Core {
         Ok(known)
     }
 
-    /// Gives up what the band of `update` holds for members that are missing: it can
-    /// no longer be computed, for not all of the others have taken the update.
+    /// Gives up the data of missing members in the band of `update`: it can no longer be computed,
+    /// since not all of the others have taken the update.
     async fn lose_missing(self: &Rc<Core>, update: &Update) -> IoResult {
         let missing = (0..self.slots.len()).filter(|role| !self.is_in_sync(*role));
         for column in missing.filter_map(|role| update.stripe.column(role)) {

@@ -1,11 +1,11 @@
-//! Placing members so that a failure domain does not take the array with it.
+//! Placing members so that the loss of a failure domain does not stop the array.
 
 use crate::levels::{Level, Shape};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The order in which devices that fail with `domains` should have their roles:
-/// neighbours, which hold each other's copies, apart where that is possible.
+/// Orders the roles for devices of these failure `domains`: neighbours, which hold each other's
+/// copies, are in different domains where possible.
 pub fn order(level: Level, domains: &[Arc<str>]) -> Vec<usize> {
     let all: Vec<usize> = (0..domains.len()).collect();
     if !level.pairs_neighbours() {
@@ -19,8 +19,8 @@ pub fn order(level: Level, domains: &[Arc<str>]) -> Vec<usize> {
     while order.len() < domains.len() {
         let last = order.last().map(|index| &*domains[*index]);
         let pairs = order.len() % 2 == 1;
-        // The fullest domain first, so that it does not remain alone; the one
-        // just taken only if there is no other.
+        // The fullest domain first, so that it does not remain alone; the one just taken only if
+        // there is no other.
         let next = groups
             .iter()
             .filter(|(_, left)| !left.is_empty())
@@ -35,8 +35,8 @@ pub fn order(level: Level, domains: &[Arc<str>]) -> Vec<usize> {
     order
 }
 
-/// A sentence for each domain that would take the array with it, given who is
-/// on which.
+/// Returns a sentence for each failure domain that would stop the array if lost, given the domains
+/// of `members`.
 pub fn warnings(shape: &Shape, members: &[(usize, Arc<str>)]) -> Vec<String> {
     if !shape.level().is_redundant() {
         return Vec::new();

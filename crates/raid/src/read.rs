@@ -1,9 +1,8 @@
 //! Reads of every level.
 //!
-//! A member that cannot read is read around, and written from the others where it could
-//! not.
+//! Sectors that a member cannot read come from the others, and are rewritten on that member.
 //!
-//! Not here: which member is asked first (`balance`), and RAID 5 without a member
+//! Not here: the choice of the first member (`balance`), and RAID 5 without a member
 //! (`reconstruct`).
 
 use crate::balance;
@@ -16,8 +15,8 @@ use futures_util::future::join_all;
 use std::rc::Rc;
 
 impl Core {
-    /// Reads into `buf` what lies at `at`. Whatever a read seldom needs is boxed, so
-    /// that the future stays small: it is moved.
+    /// Reads the data at `at` into `buf`. Rare paths are boxed, so that the future stays small: it
+    /// is moved.
     pub async fn read(self: &Rc<Core>, at: Lba, buf: Buf) -> (Buf, IoResult) {
         self.last_use.set(self.env.timer.now());
         let extent = match self.geometry.transfer(at, buf.len()) {
@@ -38,11 +37,11 @@ impl Core {
             },
             None => Box::pin(self.read_pieces(extent, buf)).await,
         };
-        // Sectors may have been given up while it waited.
+        // Sectors may have been given up while the read waited.
         (buf, result.and_then(|()| self.check_bad(extent)))
     }
 
-    /// The leg that can serve all of `extent` as it is, if there is one.
+    /// Returns the leg that can serve all of `extent` as it is, if there is one.
     fn pick_whole(&self, extent: Extent) -> Option<(Leg, Rc<Member>)> {
         let first = self.shape.first_piece(extent);
         let whole = first.extent == extent && !self.is_unsynced(extent);
@@ -76,7 +75,7 @@ impl Core {
         (Buf::join(parts, &self.env.pool), failed)
     }
 
-    /// The leg that should serve a read, of those in sync that are not in `but`.
+    /// Chooses the leg for a read, of those in sync that are not in `but`.
     fn pick(&self, piece: &Piece, but: Roles) -> Option<(Leg, Rc<Member>)> {
         let turn = self.turn.get();
         self.turn.set(turn + 1);
@@ -88,8 +87,8 @@ impl Core {
         Some(legs.swap_remove(index))
     }
 
-    /// Reads a piece from one leg after the other, `failure` being what the first one
-    /// came to if it has been asked.
+    /// Reads a piece from one leg after the other. `failure` is the result of the first one, if it
+    /// has been asked.
     async fn read_piece(
         self: &Rc<Core>,
         piece: Piece,
@@ -105,7 +104,7 @@ impl Core {
                 if !lost || !self.fail(&member, &error) {
                     to_mend.add(role);
                 }
-                // That the array lost a member is not the reader's concern.
+                // The array's loss of a member is not the reader's concern.
                 if !lost || last.is_none() {
                     last = Some(error);
                 }
@@ -142,7 +141,7 @@ impl Core {
         (buf, Err(last.unwrap_or_else(none).at(piece.extent)))
     }
 
-    /// Writes sectors again that some members could not read.
+    /// Rewrites sectors that some members could not read.
     fn mend_later(self: &Rc<Core>, piece: Piece, failed: Roles) {
         if failed.is_empty() || self.down.borrow().is_some() {
             return;
@@ -156,8 +155,8 @@ impl Core {
         });
     }
 
-    /// Writes the sectors of `piece` on `role` again, from another leg. They
-    /// are read again while nobody can write them.
+    /// Rewrites the sectors of `piece` on `role` from another leg. They are read again under a lock
+    /// that keeps writers out.
     async fn mend(self: &Rc<Core>, piece: Piece, role: usize) -> IoResult {
         let around = match self.shape.level().has_parity() {
             true => self.shape.stripe_at(piece.extent.start).extent(),
@@ -172,7 +171,7 @@ impl Core {
             Some(grant) => Some(grant.take(len)),
             None => self.env.pool.try_get(len),
         };
-        // Without memory to spare, it is found again by the next who reads there.
+        // Without memory to spare, the next reader of these sectors finds the error again.
         let Some(buf) = buf else { return Ok(()) };
         let _busy = self.busy.lock(around, Access::Exclusive).await;
         let Some(member) = self.in_sync(role) else {
@@ -189,7 +188,7 @@ impl Core {
         result?;
         let leg = piece.legs().iter().find(|leg| leg.member == role);
         let at = leg.expect("a leg of the piece").at;
-        // Durable, for what it was read from may be written to next.
+        // Durable, since a write to the source may follow.
         match member.write(at, buf.share(), Fua::Yes).await {
             Ok(()) => {
                 member.count(|c| c.repaired += piece.extent.len.0);

@@ -9,8 +9,8 @@ use futures_util::future::join_all;
 use std::rc::Rc;
 
 impl Core {
-    /// Reads a piece of a member that cannot be read itself; `missing` if that
-    /// is because it was not in sync.
+    /// Reads a piece of a member that cannot be read itself. `missing` means that the member was
+    /// not in sync.
     pub async fn read_from_others(
         self: &Rc<Core>,
         piece: Piece,
@@ -26,8 +26,8 @@ impl Core {
             let what = format!("what a missing member held cannot be computed: {why}");
             return (buf, Err(self.error(Kind::Gone, what)));
         }
-        // A rebuild may have ended while this waited for it, and another member
-        // may have been lost since.
+        // A rebuild may have ended while this waited for it, and another member may have been lost
+        // since.
         if let Some(member) = self.in_sync(leg.member).filter(|_| missing) {
             let result;
             (buf, result) = self.read_of(leg.member, &member, leg.at, buf).await;
@@ -40,8 +40,8 @@ impl Core {
             .await
     }
 
-    /// Computes what `role` should hold from `from` on in its chunk of `stripe`,
-    /// which nobody writes meanwhile. Takes memory from `grant` and gives it back.
+    /// Computes the data of `role` from `from` on in its chunk of `stripe`. No write to the stripe
+    /// may be in flight. Takes memory from `grant` and gives it back.
     pub async fn reconstruct(
         self: &Rc<Core>,
         stripe: Stripe,
@@ -72,7 +72,8 @@ impl Core {
         (buf, Ok(()))
     }
 
-    /// The error of what two members cannot be read for: the array is lost, or sectors are.
+    /// Makes the error for data that needs two unreadable members: the array is lost, or sectors
+    /// are.
     pub fn two_illegible(&self, what: &'static str) -> IoError {
         let roles = 0..self.shape.members();
         let missing = roles.filter(|role| self.in_sync(*role).is_none()).count();
@@ -80,7 +81,7 @@ impl Core {
         self.error(if is_lost { Kind::Gone } else { Kind::Media }, what)
     }
 
-    /// Reads the same run of all `roles` into `all`; says which could not be read.
+    /// Reads the same run of all `roles` into `all`; returns the roles that could not be read.
     pub async fn read_band(self: &Rc<Core>, at: Lba, roles: &[usize], all: Buf) -> (Buf, Roles) {
         let len = all.len() / roles.len();
         let (mut reads, mut rest) = (Vec::new(), all);

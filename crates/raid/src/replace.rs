@@ -1,16 +1,16 @@
-//! Exchanging a member in sync, which serves until the other one holds all that it holds.
+//! Replacing a member in sync, which serves until the new one holds all of its data.
 //!
-//! The other one is a spare to every superblock until then. What it lacks is copied region by
-//! region; what is written meanwhile goes to both ([`Member::change`]). Where the old one
-//! cannot be read it gets what the others have.
+//! The new device is a spare to every superblock until then. Its data is copied region by region;
+//! writes meanwhile go to both ([`Member::change`]). Where the old member cannot be read, the new
+//! one gets the data of the others.
 //!
 //! Invariants:
 //!     a role is given to another device ⟹ that holds, durably, all that the old one does,
 //!                                          and has no record in its journal
-//!     a start finds the exchange done or not begun
+//!     a start finds the replacement done or not begun
 //!
-//! If the old one is lost meanwhile the other one takes its place like any spare; if the
-//! other one refuses something, or the array ends, the exchange is over and the old one stays.
+//! If the old member is lost meanwhile, the new device takes its place like any spare. If the new
+//! device refuses a write, or the array ends, the replacement is over and the old member stays.
 
 use crate::core::Core;
 use crate::fill::Filled;
@@ -23,18 +23,18 @@ use std::sync::Arc;
 pub(crate) struct Replacement {
     pub role: usize,
     pub member: Rc<Member>,
-    /// What has the role until then.
+    /// The present member of the role.
     old: Rc<Member>,
     /// Regions before this one have been copied.
     done: usize,
-    /// What could not be copied.
+    /// Extents that could not be copied.
     pub gaps: Vec<Extent>,
-    /// It is over because somebody wanted that.
+    /// The replacement was cancelled.
     cancelled: bool,
 }
 
 impl Core {
-    /// `member` is to take `role` from the one in sync that has it.
+    /// Begins to replace the member in sync of `role` by `member`.
     pub fn begin_replacement(self: &Rc<Core>, role: usize, member: Rc<Member>) -> IoResult {
         let mut replacement = self.replacement.borrow_mut();
         let old = self.in_sync(role);
@@ -60,8 +60,8 @@ impl Core {
         Ok(())
     }
 
-    /// The role that is exchanged, with the device it is given to and the first region that
-    /// is not copied; `None` if that is over, which is logged.
+    /// Returns the role that is being replaced, with its new device and the first region that is
+    /// not copied. Returns `None` if the replacement is over, which is logged.
     fn replaced(self: &Rc<Core>) -> Option<(Filled, usize)> {
         let replacement = self.replacement.borrow();
         let Replacement {
@@ -80,7 +80,7 @@ impl Core {
         (same && gets_all).then_some((filled, *done))
     }
 
-    /// Whether `filled` is still to take the place of a member in sync.
+    /// True if `filled` is still to take the place of a member in sync.
     pub fn is_copied(self: &Rc<Core>, filled: &Filled) -> bool {
         let now = self.replaced();
         now.is_some_and(|(now, _)| {
@@ -88,13 +88,12 @@ impl Core {
         })
     }
 
-    /// Whether an exchange has begun that cannot go on.
+    /// True if a replacement has begun that cannot go on.
     pub fn replacement_is_over(self: &Rc<Core>) -> bool {
         self.replacement.borrow().is_some() && self.replaced().is_none()
     }
 
-    /// What came of a write to the device that is to take a role: one that refuses is given
-    /// nothing more.
+    /// Takes the result of a write to the new device: one that refuses gets nothing more.
     pub fn copied(&self, result: &IoResult) {
         if result.is_err()
             && let Some(replacement) = &*self.replacement.borrow()
@@ -103,7 +102,8 @@ impl Core {
         }
     }
 
-    /// The other one is given nothing more; which, if there is an exchange.
+    /// Cancels the replacement: the new device gets nothing more. Returns that device, if there is
+    /// one.
     pub fn cancel_replacement(&self) -> Option<Arc<str>> {
         let mut replacement = self.replacement.borrow_mut();
         let replacement = replacement.as_mut()?;
@@ -112,7 +112,7 @@ impl Core {
         Some(replacement.member.name.clone())
     }
 
-    /// Goes on with an exchange; `false` if it was left unfinished.
+    /// Continues a replacement; returns `false` if it was left unfinished.
     pub async fn replace(self: &Rc<Core>) -> IoResult<bool> {
         let bitmap = self.bitmap.as_ref().expect("a level with redundancy");
         let Some((filled, first)) = self.replaced() else {
@@ -130,7 +130,7 @@ impl Core {
         if !self.go_over(Some(&filled), regions, copy, note).await? {
             return Ok(false);
         }
-        // Nothing is in flight while the other one becomes the one that serves.
+        // Nothing is in flight while the new device becomes the one that serves.
         let all = self.geometry.extent();
         let _alone = self.busy.lock(all, Access::Exclusive).await;
         self.flush_members().await?;
@@ -153,8 +153,8 @@ impl Core {
         Ok(true)
     }
 
-    /// Leaves no record on a device that is to take `role`, and lets it be one event behind
-    /// at most if the next is cut short.
+    /// Wipes the journal of a device that is to take `role`, and writes its superblocks: the device
+    /// is then at most one event behind if the next commit is cut short.
     async fn make_ready(&self, role: usize, member: &Member) -> IoResult {
         if let Some(journal) = self.journals.get(role) {
             journal.wipe(self, member).await?;
@@ -162,7 +162,7 @@ impl Core {
         self.write_spare(member).await
     }
 
-    /// The old one is lost, or the other one has refused something.
+    /// Ends the replacement: the old member is lost, or the new one has refused an operation.
     async fn end_replacement(self: &Rc<Core>) -> IoResult<bool> {
         let Some(Replacement {
             role,

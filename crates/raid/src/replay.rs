@@ -1,18 +1,18 @@
-//! What the journals of RAID 5 still announce, after a crash: every stripe's parity is
-//! made right before anything is served. The cases are a table in `docs/array-format.md`.
+//! Replay of RAID 5 journals after a crash: every stripe's parity is made right before anything is
+//! served. The cases are a table in `docs/array-format.md`.
 //!
 //! Invariants:
 //!     all members are in sync and a stripe's data can be read
 //!         ⟹ its parity is computed, and no record changes its data
-//!     a sector is written again ⟹ once, with what the newest record that speaks of it has:
+//!     a sector is written again ⟹ once, with the bytes of the newest record that names it:
 //!                                  a loss of power then uncovers nothing older than was there
-//!     a stripe is changed ⟹ its region is marked: a member that is away by then is filled
+//!     a stripe is changed ⟹ its region is marked: a member that is away by then is rebuilt
 //!                           there, although the bit of the write itself may be cleared
-//!     what a slot held cannot be known, and not so
+//!     a slot's record cannot be known, and the first case does not hold
 //!         ⟹ refused, or what cannot be computed is lost durably; never guessed
 //!
-//! It may be interrupted and start over: records stay until a flush has covered
-//! what they announce.
+//! Replay may be interrupted and start over: records stay until a flush has covered the writes that
+//! they announce.
 
 use crate::core::Core;
 use crate::found::{Damage, Found};
@@ -24,26 +24,26 @@ use block::{Buf, Extent, Fua, IoResult, Kind, Lba, Proof, SECTOR_BYTES, Sectors,
 use layout::array::journal::{Entry, Record, Run};
 use std::rc::Rc;
 
-/// A journal that is gone over.
+/// A journal that is replayed.
 struct Replayed<'a> {
     role: usize,
     parity_member: &'a Member,
     found: &'a Found,
-    /// To start although what it held cannot be known was confirmed.
+    /// A person confirmed a start although the journal cannot be read.
     confirmed: bool,
 }
 
-/// What came of doing a record again.
+/// Result of a redone record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Redone {
     Done,
-    /// Not all of it had been written, so that its stripe is as it was.
+    /// The record was torn, so that its stripe is unchanged.
     Torn,
-    /// It was durable, and cannot be read.
+    /// The record was durable, and cannot be read.
     Unreadable,
 }
 
-/// What the newer records of a stripe have written.
+/// The runs that the newer records of a stripe have written.
 #[derive(Default)]
 struct Newer(Vec<Run>);
 
@@ -56,7 +56,7 @@ impl Newer {
         self.0.extend(runs);
     }
 
-    /// What they leave of `run`.
+    /// Returns the parts of `run` that newer records leave.
     fn leave(&self, run: &Run) -> Vec<Run> {
         let extent = |run: &Run| Extent::new(Lba(run.from.0), run.len);
         let newer = self.0.iter().filter(|newer| newer.member == run.member);
@@ -72,7 +72,7 @@ impl Newer {
     }
 }
 
-/// Where the parity lies of data that is written to `runs`.
+/// Returns the run of parity that belongs to data in `runs`.
 fn parity_run(stripe: Stripe, runs: &[Run]) -> Run {
     let from = runs.iter().map(|run| run.from).min().unwrap_or_default();
     let end = runs.iter().map(|run| run.from + run.len).max();
@@ -84,8 +84,8 @@ fn parity_run(stripe: Stripe, runs: &[Run]) -> Run {
 }
 
 impl Core {
-    /// Does what the journals announce; returns how many stripes that were.
-    /// `confirmed`: what cannot be known is to be taken for as it was.
+    /// Applies the records of the journals; returns the number of their stripes. `confirmed`: data
+    /// that cannot be known is taken as unchanged.
     pub async fn replay(self: &Rc<Core>, confirmed: bool) -> IoResult<usize> {
         let (mut stripes, mut illegible) = (0, Vec::new());
         for role in 0..self.journals.len() {
@@ -94,7 +94,7 @@ impl Core {
             };
             let found = match self.find_records(role, &member).await {
                 Ok(found) => found,
-                // Its journal says nothing of the others' data.
+                // The journal of a member does not concern the data of the others.
                 Err(error) if self.fail(&member, &error) => continue,
                 Err(error) => return Err(error),
             };
@@ -147,7 +147,7 @@ impl Core {
         Ok(stripes)
     }
 
-    /// Refuses what only a guess could make whole.
+    /// Refuses a start that would need a guess.
     fn check_known(&self, journal: &Replayed<'_>) -> IoResult {
         if journal.found.damage < Damage::Unknown || self.is_whole() {
             return Ok(());
@@ -172,7 +172,7 @@ impl Core {
         Err(self.error(Kind::Media, format!("{what}; {remedy}")))
     }
 
-    /// The stripes whose parity `role` has, of regions that may differ.
+    /// Returns the stripes of marked regions with parity on `role`.
     fn marked_stripes(&self, role: usize) -> impl Iterator<Item = Stripe> {
         let bitmap = self.bitmap.as_ref().expect("a level with redundancy");
         let regions = bitmap.marked_regions().into_iter();
@@ -185,7 +185,7 @@ impl Core {
         stripes.filter(move |stripe| stripe.parity == role)
     }
 
-    /// Makes a stripe whole of which `records` speak, or might.
+    /// Makes a stripe whole that `records` name, or might name.
     async fn settle(
         self: &Rc<Core>,
         journal: &Replayed<'_>,
@@ -222,7 +222,8 @@ impl Core {
         let mut newer = Newer::default();
         for record in records.iter().rev() {
             match &record.entry {
-                // A partial write begins only once what was written whole has been flushed.
+                // A partial write begins only once an earlier write of the whole stripe has been
+                // flushed.
                 Entry::Whole(sums) if newer.is_empty() => {
                     return self.settle_whole(stripe, sums).await;
                 }
@@ -247,7 +248,7 @@ impl Core {
         Ok(())
     }
 
-    /// The parity that goes with the data of a stripe; `None` if not all of it can be read.
+    /// Computes the parity of a stripe's data; `None` if not all of the data can be read.
     async fn parity_of_data(self: &Rc<Core>, stripe: Stripe) -> IoResult<Option<Buf>> {
         let len = self.shape.chunk().bytes() as usize;
         let mut parity = self.env.pool.take(len);
@@ -265,8 +266,7 @@ impl Core {
         Ok(Some(parity))
     }
 
-    /// Reads data of a member in sync; `None` if these sectors, or the member, cannot be
-    /// read.
+    /// Reads data of a member in sync; `None` if these sectors, or the member, cannot be read.
     async fn read_at_start(
         self: &Rc<Core>,
         role: usize,
@@ -283,7 +283,7 @@ impl Core {
         }
     }
 
-    /// Writes the parity of a stripe unless it is there.
+    /// Writes the parity of a stripe unless it is right already.
     async fn fit_parity(self: &Rc<Core>, stripe: Stripe, parity: Buf) -> IoResult {
         let buf = self.env.pool.take(parity.len());
         let there = self.read_at_start(stripe.parity, stripe.row(), buf).await?;
@@ -294,8 +294,8 @@ impl Core {
             .await
     }
 
-    /// Gives up what cannot be read of a stripe whose parity may not fit. Zeroes take its
-    /// place, with a parity that does.
+    /// Gives up the unreadable sectors of a stripe with a parity that may not fit. Zeroes take
+    /// their place, and the parity is made to fit.
     async fn lose_unreadable(self: &Rc<Core>, stripe: Stripe) -> IoResult {
         let unit = self.geometry.block;
         let bytes = unit.bytes() as usize;
@@ -329,8 +329,8 @@ impl Core {
         Ok(())
     }
 
-    /// What was to be written into `runs` is not known, nor whether it was: what missing
-    /// members hold of the stripe there is lost.
+    /// Gives up the data of missing members of the stripe in `runs`: the bytes for `runs` are
+    /// unknown, and may have been written or not.
     async fn lose_band(self: &Rc<Core>, stripe: Stripe, runs: &[Run]) -> IoResult {
         let Run { from, len, .. } = parity_run(stripe, runs);
         let missing = (0..self.slots.len()).filter(|role| !self.is_in_sync(*role));
@@ -340,7 +340,7 @@ impl Core {
         self.commit().await
     }
 
-    /// Writes what a record holds that no newer one does.
+    /// Writes the bytes of a record that no newer record has.
     async fn redo(
         self: &Rc<Core>,
         journal: &Replayed<'_>,
@@ -382,7 +382,7 @@ impl Core {
         Ok(Redone::Done)
     }
 
-    /// The parity of data that is all there, which a record leaves out.
+    /// Computes the parity of data that is all there, which a record leaves out.
     async fn parity_of_parts(&self, stripe: Stripe, parts: &[(Run, Shared)]) -> (Run, Shared) {
         let run = Run {
             member: stripe.parity as u32,
@@ -415,9 +415,8 @@ impl Core {
         }
     }
 
-    /// A stripe was being written whole. With all chunks there its parity is
-    /// computed; one that cannot be read is computed if all others are new, and
-    /// lost if not.
+    /// Completes a stripe that was being written whole. With all chunks there, the parity is
+    /// computed. One chunk that cannot be read is computed if all others are new, and lost if not.
     async fn settle_whole(self: &Rc<Core>, stripe: Stripe, sums: &[u32]) -> IoResult {
         let len = self.shape.chunk().bytes() as usize;
         let mut parity = self.env.pool.take(len);
@@ -448,7 +447,7 @@ impl Core {
         if let [role] = missing[..]
             && all_new
         {
-            // What can be read of it may be from before.
+            // Its readable sectors may be from before.
             return self
                 .rewrite(role, stripe, Sectors::ZERO, absent.share())
                 .await;
@@ -458,8 +457,8 @@ impl Core {
             self.add_bad(stripe.place(column, Sectors::ZERO, self.shape.chunk()));
         }
         self.commit().await?;
-        // Zeroes take their place, with a parity that fits: a member that is here
-        // may hold sectors that can be read beside one that cannot.
+        // Zeroes take their place, with a parity that fits: a present member may hold readable
+        // sectors beside an unreadable one.
         let mut zeroes = self.env.pool.take(len);
         zeroes.fill(0);
         let zeroes = zeroes.share();

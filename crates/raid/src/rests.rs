@@ -1,17 +1,17 @@
-//! How much may be left out while a member is filled, and when that rests.
+//! Limits of sectors left out while a member is filled, and the pauses of that.
 
 use block::{Nanos, Sectors};
 use std::cell::Cell;
 use std::ops::RangeInclusive;
 
-/// What may be left out in a row at first.
+/// Sectors that may be left out in a row at first.
 const LEFT_OUT: Sectors = Sectors::from_mib(1);
-/// How long the filling rests where more cannot be read: twice as long each time.
+/// Pause of the filling where more cannot be read: twice as long each time.
 const REST: RangeInclusive<Nanos> = Nanos::from_secs(1)..=Nanos::from_secs(60);
 
-/// How much was left out since something could be read, and when the filling goes on.
+/// Sectors left out since the last successful read, and the end of the pause.
 ///
-/// Each rest doubles what may be left out after it, so that every rebuild ends.
+/// Each pause doubles the sectors that may be left out after it, so that every rebuild ends.
 pub(crate) struct Rests {
     left_out: Cell<Sectors>,
     most: Cell<Sectors>,
@@ -35,7 +35,7 @@ impl Rests {
         now >= self.until.get()
     }
 
-    /// Something could be read.
+    /// Resets the limits: data could be read.
     pub fn end(&self) {
         self.left_out.set(Sectors::ZERO);
         self.most.set(LEFT_OUT);
@@ -49,7 +49,7 @@ impl Rests {
         self.left_out.set(Sectors::ZERO);
     }
 
-    /// Whether `len` more may be left out; a rest begins if not.
+    /// Leaves out `len` more sectors; begins a pause and returns false if that exceeds the limit.
     pub fn leave_out(&self, len: Sectors, now: Nanos) -> bool {
         let left_out = self.left_out.get() + len;
         let may = left_out <= self.most.get();
@@ -68,7 +68,7 @@ impl Rests {
 mod tests {
     use super::*;
 
-    /// However much cannot be read, all of it is left out in the end.
+    /// All unreadable sectors are left out in the end, however many they are.
     #[test]
     fn each_rest_lets_twice_as_much_be_left_out() {
         let rests = Rests::default();

@@ -1,7 +1,7 @@
-//! Copies that may differ after a crash, and bringing them into agreement.
+//! Resyncs: copies that may differ after a crash are brought into agreement.
 //!
-//! Invariant: what is read of an extent whose copies may differ is what all of them hold
-//! from then on.
+//! Invariant: copies of an extent may differ ⟹ data read from it is the data of all copies from
+//! then on.
 
 use crate::core::Core;
 use crate::levels::{Leg, Piece};
@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use std::rc::Rc;
 
 impl Core {
-    /// Whether copies of `extent` may differ.
+    /// True if copies of `extent` may differ.
     pub fn is_unsynced(&self, extent: Extent) -> bool {
         let unsynced = self.unsynced.borrow();
         let Some(bitmap) = self.bitmap.as_ref().filter(|_| !unsynced.is_empty()) else {
@@ -20,8 +20,8 @@ impl Core {
         unsynced.range(bitmap.region_of(extent)).next().is_some()
     }
 
-    /// Brings the copies of `extent` into agreement: what the first leg that can
-    /// be read holds, the others get. Durable at once with `fua`, else with the next flush.
+    /// Brings the copies of `extent` into agreement: the data of the first leg that can be read
+    /// goes to the others. The result is durable at once with `fua`, otherwise with the next flush.
     pub async fn resync_extent(self: Rc<Core>, extent: Extent, fua: Fua) -> IoResult {
         let _busy = self.busy.lock(extent, Access::Exclusive).await;
         let pieces = self
@@ -61,11 +61,11 @@ impl Core {
             return match piece.extent.len > self.geometry.block {
                 _ if lost => last,
                 true => self.resync_blocks(piece.extent, fua).await,
-                // What no leg can read is the same on all: unreadable.
+                // Sectors that no leg can read are the same on all: unreadable.
                 false => Ok(()),
             };
         };
-        // As where it is mended.
+        // As where a read mends sectors.
         let fua = if tried > 1 { Fua::Yes } else { fua };
         self.spread(piece, buf.share(), fua, |role| {
             role != source && self.is_in_sync(role)
@@ -73,7 +73,7 @@ impl Core {
         .await
     }
 
-    /// Brings what can be read of `extent` into agreement, block by block.
+    /// Brings the readable blocks of `extent` into agreement, one by one.
     async fn resync_blocks(self: &Rc<Core>, extent: Extent, fua: Fua) -> IoResult {
         let block = self.geometry.block;
         for at in (extent.start.0..extent.end().0).step_by(block.0 as usize) {
@@ -112,7 +112,7 @@ impl Core {
         let written = piece.legs().iter().filter(|leg| wanted(leg.member));
         let written: Vec<_> = written.map(there).collect();
         match self.clear_lost(None, written.into_iter()).await {
-            // What was written to them is more than they had.
+            // The legs have more than before in any case.
             Err(error) if error.kind() == Kind::Media => self.commit().await,
             cleared => cleared.and(self.commit().await),
         }

@@ -2,14 +2,14 @@
 
 use block::{Extent, Lba, Sectors};
 
-/// The first of the two runs with the least between them, and how much that is.
+/// Returns the first of the two runs with the least distance, and that distance.
 pub(crate) fn closest(runs: &[Extent]) -> Option<(usize, Sectors)> {
     let between = |at: usize| runs[at + 1].start - runs[at].end();
     let all = (1..runs.len()).map(|at| (at - 1, between(at - 1)));
     all.min_by_key(|(_, between)| *between)
 }
 
-/// Makes one of the two runs with the least between them, which it says. There are two.
+/// Joins the two runs with the least distance, and returns the extent between them. There are two.
 pub(crate) fn join_closest(runs: &mut Vec<Extent>) -> Extent {
     let (at, len) = closest(runs).expect("two runs");
     let between = Extent::new(runs[at].end(), len);
@@ -19,7 +19,7 @@ pub(crate) fn join_closest(runs: &mut Vec<Extent>) -> Extent {
     between
 }
 
-/// `runs`, in order and apart from each other, and `extent`.
+/// Adds `extent` to `runs`, which are in order and apart from each other.
 pub(crate) fn with(runs: &[Extent], extent: Extent) -> Vec<Extent> {
     let (mut start, mut end) = (extent.start, extent.end());
     let mut all: Vec<Extent> = Vec::new();
@@ -35,7 +35,7 @@ pub(crate) fn with(runs: &[Extent], extent: Extent) -> Vec<Extent> {
     all
 }
 
-/// What is left of `runs` without `extent`.
+/// Returns the parts of `runs` outside `extent`.
 pub(crate) fn without(runs: &[Extent], extent: Extent) -> Vec<Extent> {
     let parts = runs.iter().flat_map(|run| {
         let before = run.intersect(Extent::new(Lba::ZERO, extent.start - Lba::ZERO));

@@ -1,10 +1,9 @@
-//! Comparing what ought to agree: copies with each other, data with parity; and reading
-//! what members carry besides data.
+//! Scrubs: comparing copies with each other, or data with parity, and reading the metadata of
+//! members.
 //!
-//! Sectors that cannot be read are written again from the others, as a read
-//! would. Where copies differ the one that most legs hold is right; two that
-//! differ, or a parity that does not fit, do not show which is wrong: a repair
-//! then makes them agree, on the first copy or with the data.
+//! Sectors that cannot be read are rewritten from the others, as a read would. Where copies differ,
+//! the one that most legs hold is right. Two that differ, or a parity that does not fit, do not
+//! show which is wrong: a repair then makes them agree, on the first copy or with the data.
 
 use crate::core::Core;
 use crate::levels::{LEGS_MAX, Piece, Stripe};
@@ -20,31 +19,30 @@ use layout::array::SUPERBLOCKS;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-/// What a scrub found.
+/// Results of a scrub.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ScrubReport {
-    /// Sectors of the array that were looked at.
+    /// Sectors of the array that were scrubbed.
     pub sectors: u64,
-    /// Of these, those of which not all was compared, for a member was not in sync.
+    /// Sectors among them that were not compared in full, since a member was not in sync.
     pub skipped: u64,
-    /// Places that could not be read on one member, what it carries besides data
-    /// included.
+    /// Places that could not be read on one member, metadata included.
     pub unreadable: u64,
     /// Places where copies, or data and parity, differed.
     pub mismatches: u64,
-    /// Of these, how many were brought into agreement.
+    /// Places among them that were brought into agreement.
     pub repaired: u64,
 }
 
-/// The pauses between two tries to fill what members lack.
+/// The pauses between two tries to fill gaps of members.
 const GAPS_PAUSE: RangeInclusive<Nanos> = Nanos::from_secs(10)..=Nanos::from_secs(3600);
-/// What most drives read and write of their medium at least.
+/// Physical sector of most drives: the least that they read or write of their medium.
 const PHYSICAL: Sectors = Sectors(8);
 /// The sectors that are compared at once.
 const STEP: Sectors = Sectors(128);
 
 impl Core {
-    /// Looks at the whole array, unless that is cancelled.
+    /// Scrubs the whole array, unless the scrub is cancelled.
     pub async fn scrub(self: &Rc<Core>, repair: bool) -> IoResult<ScrubReport> {
         self.scrub_cancelled.set(false);
         let ended = self.scrub_all(repair).await;
@@ -98,7 +96,7 @@ impl Core {
         Ok(report)
     }
 
-    /// Compares a stripe, or so much of an array of copies. What cannot be read is written again.
+    /// Compares a stripe, or as much of an array of copies. Unreadable sectors are rewritten.
     pub async fn scrub_extent(
         self: &Rc<Core>,
         extent: Extent,
@@ -123,7 +121,7 @@ impl Core {
         self.scrub_band(stripe, all, repair, report, &grant).await
     }
 
-    /// Gives members what they lack, as far as another can read it now.
+    /// Fills the gaps of members, as far as another member can read the data now.
     pub async fn fill_gaps(self: &Rc<Core>) -> IoResult {
         let gaps = self.roster.now().gaps.clone();
         let mut filled = Ok(());
@@ -146,7 +144,7 @@ impl Core {
         filled
     }
 
-    /// The stripes, or the parts of an array of copies, in which `gap` lies.
+    /// Returns the stripes, or the parts of an array of copies, in which `gap` lies.
     fn around(&self, gap: &Gap) -> Vec<Extent> {
         let chunk = self.shape.chunk().0;
         if self.shape.level().has_parity() {
@@ -159,7 +157,7 @@ impl Core {
         extents.flat_map(|extent| self.steps(extent)).collect()
     }
 
-    /// Whether the scrub goes on.
+    /// Fails once the scrub is to end.
     fn check_scrubs(&self) -> IoResult {
         if self.scrub_cancelled.get() {
             let what = "its scrub was cancelled; what it repaired stays, and the next starts over";
@@ -168,8 +166,8 @@ impl Core {
         self.check_serves()
     }
 
-    /// Whether the array goes on. Of one that is being closed nothing more is asked: its
-    /// members may be somebody else's next.
+    /// Fails once the array no longer serves. The members of a closed array are left alone, as they
+    /// may be in other use next.
     pub fn check_serves(&self) -> IoResult {
         self.check_up()?;
         match self.closed.get() {
@@ -181,15 +179,14 @@ impl Core {
         }
     }
 
-    /// Remembers, durably, when the array was scrubbed last.
+    /// Records durably the time of the last scrub.
     pub async fn set_scrubbed(self: &Rc<Core>, scrubbed: Scrubbed) -> IoResult {
         self.check_serves()?;
         self.roster.change(|roster| roster.scrubbed = scrubbed);
         self.until_silent(self.commit()).await
     }
 
-    /// Writes again what cannot be read of what members carry besides data; says of how
-    /// many blocks and records that was so.
+    /// Rewrites unreadable metadata of members; returns the number of such blocks and records.
     async fn mend_metadata(self: &Rc<Core>) -> IoResult<u64> {
         let mut illegible = 0;
         for (_, member) in self.live() {
@@ -208,7 +205,7 @@ impl Core {
             let count = self.illegible_superblocks(&spare).await;
             if count > 0 {
                 illegible += count;
-                // One that cannot be mended is found out when it is to serve.
+                // A spare that cannot be mended is found out when it is to serve.
                 let _ = self.write_spare(&spare).await;
             }
         }
@@ -229,7 +226,7 @@ impl Core {
             if self.is_superblock(member, copy).await {
                 continue;
             }
-            // It may have been read while it was written; the commit then ends first.
+            // The superblock may have been read while it was written; the commit then ends first.
             let _ = self.commit().await;
             illegible += u64::from(!self.is_superblock(member, copy).await);
         }
@@ -242,9 +239,9 @@ impl Core {
         result.is_ok() && Superblock::decode(&buf).is_some()
     }
 
-    /// In what parts `len` sectors are looked at again, some of which are `unreadable`: by the
-    /// sectors of a drive's medium, which it reads and writes as a whole, and by blocks only where
-    /// such a one can be had from nobody.
+    /// Returns the size of the parts in which `len` sectors are read again, some of which are
+    /// `unreadable`: the sectors of a drive's medium, which it reads and writes as a whole. Blocks
+    /// are used only where no member can give such a sector (`nobody`).
     fn part(&self, len: Sectors, unreadable: bool, nobody: bool) -> Option<Sectors> {
         let part = match len > PHYSICAL {
             true => PHYSICAL,
@@ -254,8 +251,8 @@ impl Core {
         (unreadable && is_smaller).then_some(part)
     }
 
-    /// Compares the copies of `piece`: part by part where one of them cannot be read, so
-    /// that each sector is had from whoever can read that.
+    /// Compares the copies of `piece`: part by part where one of them cannot be read, so that each
+    /// sector comes from a member that can read it.
     async fn scrub_piece(
         self: &Rc<Core>,
         piece: Piece,
@@ -299,8 +296,8 @@ impl Core {
             .await
     }
 
-    /// Compares a stripe's data with its parity in a band of its chunks: block by block where
-    /// one of them cannot be read.
+    /// Compares a stripe's data with its parity in a band of its chunks: block by block where one
+    /// of them cannot be read.
     async fn scrub_band(
         self: &Rc<Core>,
         stripe: Stripe,
@@ -356,7 +353,7 @@ impl Core {
         Ok(())
     }
 
-    /// Writes at `at` of the data of `role` what follows from the others.
+    /// Writes `data`, which was computed from the others, at `at` of the data of `role`.
     async fn put_again(
         self: &Rc<Core>,
         role: usize,
@@ -365,7 +362,7 @@ impl Core {
         grant: &Grant,
     ) -> IoResult {
         if data.len() <= BLOCK_BYTES {
-            // There may be many, and what is shared is not given back.
+            // There may be many, and shared buffers are not given back.
             let mut small = self.env.pool.take(data.len());
             small.copy_from_slice(&data);
             grant.give_back(std::mem::replace(&mut data, small));
@@ -379,7 +376,7 @@ impl Core {
             return self.commit().await;
         }
         let cleared = self.clear_lost(None, [(role, there)].into_iter()).await;
-        // A gap too many stays one.
+        // A gap that cannot be removed for want of room stays.
         cleared.or_else(|error| match error.kind() {
             Kind::Media => Ok(()),
             _ => Err(error),

@@ -1,10 +1,10 @@
-//! Members that do not answer and that the array cannot do without.
+//! Unresponsive members that the array needs.
 //!
 //! Requests wait for such a member as long as its device does: an error would be worse. An
-//! administrator, who can do something about it, and a start get the error instead.
+//! administrator can repair the member, and gets the error instead, as does a start.
 //!
 //! Invariant: work for an administrator or a start has not ended
-//!     ⟹ no member has been waited for longer than it may take
+//!     ⟹ no member has been waited for beyond its time limit
 
 use crate::core::Core;
 use crate::member::Member;
@@ -14,11 +14,11 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-/// How often it is looked whether an array is at rest.
+/// Interval of looking for an idle array.
 const RELEASED_PAUSE: Nanos = Nanos::from_millis(1);
 
 impl Core {
-    /// The array goes on waiting for `member`, which has not answered in time.
+    /// Notes that the array goes on waiting for `member`, which has not answered in time.
     pub fn waits_for(&self, member: &Member) {
         let overdue = member.overdue.get() + 1;
         member.overdue.set(overdue);
@@ -32,8 +32,8 @@ impl Core {
         self.watching.notify();
     }
 
-    /// Why whoever can do something about it should not wait: a member is silent that the
-    /// array cannot do without.
+    /// Returns the error for callers that should not wait: a member is unresponsive, and the array
+    /// needs it.
     fn silent(&self) -> Option<IoError> {
         let live = self.live();
         let (role, member) = live.iter().find(|(_, m)| m.overdue.get() > 0)?;
@@ -45,8 +45,8 @@ impl Core {
         Some(self.error(Kind::Timeout, what))
     }
 
-    /// Waits until nobody but the caller is at work on the array, whose last handle it has,
-    /// and thus on its members. One of them that does not answer is given up.
+    /// Waits until no task but the caller's uses the array, and thus its members. The caller has
+    /// the last handle. An unresponsive member is given up.
     pub async fn released(self: &Rc<Core>) {
         while Rc::strong_count(self) > 1 {
             if self.silent().is_some() {
@@ -56,8 +56,8 @@ impl Core {
         }
     }
 
-    /// `work`, which can be given up at any step, unless it would wait for a member that
-    /// does not answer.
+    /// Runs `work`, which can be given up at any step, unless it would wait for a member that does
+    /// not answer.
     pub async fn until_silent<T>(&self, work: impl Future<Output = IoResult<T>>) -> IoResult<T> {
         let mut work = pin!(work);
         poll_fn(|cx| {

@@ -1,7 +1,6 @@
-//! The superblock: which array a member belongs to, as what, and what is known
-//! of the others.
+//! The superblock: a member's array, its role, and the states of the other members.
 //!
-//! Version 3 is written; version 2, which knew no gaps, is read.
+//! Version 3 is written; version 2, which had no gaps, is read.
 
 use crate::levels::{Level, Shape};
 use block::{BUF_BYTES_MAX, Extent, Lba, Sectors};
@@ -16,30 +15,30 @@ use layout::array::{ALIGNMENT, JOURNAL, NUMBER_MAX, padded};
 pub(crate) use layout::array::superblock::HISTORY_MAX;
 pub use layout::array::superblock::{BAD_MAX, NAME_BYTES_MAX, ROLE_SPARE};
 
-/// A member has less than this.
+/// Upper bound of a member's sectors, exclusive.
 pub const MEMBER_SECTORS_MAX: Sectors = Sectors(1 << 50);
 
-/// What is known of a member.
+/// State of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MemberState {
-    /// It holds everything that was acknowledged.
+    /// The member holds everything that was acknowledged.
     #[default]
     InSync,
-    /// It is being filled. `whole`: from the start on, up to the entry's
-    /// checkpoint so far; else only what the write-intent bitmap marks.
+    /// The member is being rebuilt. `whole`: from the start on, up to the entry's checkpoint so
+    /// far; otherwise only the regions that the write-intent bitmap marks.
     Rebuilding {
-        /// Whether nothing that it held counts.
+        /// True if no earlier data of the member counts.
         whole: bool,
     },
-    /// It was lost. `whole`: when it returns, nothing that it holds counts.
+    /// The member was lost. `whole`: when it returns, none of its data counts.
     Failed {
-        /// Whether nothing that it holds counts.
+        /// True if no data of the member counts.
         whole: bool,
     },
 }
 
 impl MemberState {
-    /// Whether it was lost.
+    /// True if the member was lost.
     pub fn is_failed(self) -> bool {
         matches!(self, MemberState::Failed { .. })
     }
@@ -66,21 +65,21 @@ impl MemberState {
     }
 }
 
-/// A role of an array and who has it.
+/// A role of an array and its member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemberEntry {
-    /// Who has it, or had it last.
+    /// Identity of the present or last member.
     pub uuid: Uuid,
-    /// What is known of that member.
+    /// State of that member.
     pub state: MemberState,
-    /// The sectors used of it.
+    /// Sectors that the array uses of the member.
     pub sectors: Sectors,
-    /// Of a rebuild from the start on: the sectors of the array that are done.
+    /// Sectors of the array that a rebuild from the start on has done.
     pub checkpoint: Sectors,
-    /// Of one that was lost, the event after the last that it had for certain.
+    /// For a lost member: the event after the last that it had for certain.
     pub failed_at: u64,
-    /// Of one that was lost, how often the write-intent map had been written, with a write that
-    /// it may not have.
+    /// For a lost member: the number of writes of the write-intent map, including one that the
+    /// member may lack.
     pub map_writes: u32,
 }
 
@@ -109,13 +108,13 @@ impl MemberEntry {
     }
 }
 
-/// A point in the life of an array: an event, and the start that it belongs to. One
-/// start numbers its events upwards, and never gives two of them one number.
+/// A point in the life of an array: an event, and the start to which it belongs. One start numbers
+/// its events upwards, and never gives two of them one number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Position {
-    /// The random identity of the start.
+    /// Random identity of the start.
     pub generation: Uuid,
-    /// The event.
+    /// Number of the event.
     pub event: u64,
 }
 
@@ -135,69 +134,69 @@ impl Position {
     }
 }
 
-/// Since when the time to the next scrub counts.
+/// Time from which the interval to the next scrub counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Scrubbed {
-    /// In seconds since 1970 by the clock of whoever runs the array; 0 if nobody has said.
+    /// Seconds since 1970 by the clock of the node that runs the array; 0 if none was set.
     pub since: u64,
-    /// Whether a scrub of all of it ended then.
+    /// True if a scrub of the whole array ended then.
     pub ended: bool,
 }
 
-/// Sectors of the data of `role` that its member was never given: no other could be read
-/// there when it was filled.
+/// Sectors of the data of `role` that its member never got: no other member could be read there
+/// during the rebuild.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gap {
-    /// The role.
+    /// Role of the member.
     pub role: usize,
-    /// The sectors, counted from where the member's data begins.
+    /// Sectors, counted from the beginning of the member's data.
     pub extent: Extent,
 }
 
-/// What each member says of its array.
+/// A member's record of its array.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Superblock {
-    /// The array.
+    /// Identity of the array.
     pub array: Uuid,
-    /// This member.
+    /// Identity of this member.
     pub member: Uuid,
-    /// This member's role, or [`ROLE_SPARE`].
+    /// Role of this member, or [`ROLE_SPARE`].
     pub role: u16,
-    /// How often the array has changed.
+    /// Number of changes of the array.
     pub events: u64,
-    /// The start that wrote this.
+    /// The start that wrote this superblock.
     pub generation: Uuid,
-    /// The starts before that, the last first, each with its last event that counts.
+    /// The earlier starts, the last first, each with its last event that counts.
     pub history: Vec<Position>,
-    /// The last event that every member which was to have it is known to have, if only
-    /// in one of its two copies.
+    /// The last event that is known to be on every member that was to have it, if only in one of
+    /// the two copies.
     pub sealed: u64,
-    /// The array's name.
+    /// Name of the array.
     pub name: String,
-    /// The array's level.
+    /// Level of the array.
     pub level: Level,
-    /// The array's logical block.
+    /// Logical block of the array.
     pub block: Sectors,
-    /// The chunk of striped levels.
+    /// Chunk of striped levels.
     pub chunk: Sectors,
-    /// Where data begins on each member.
+    /// Offset of the data on each member.
     pub data_at: Sectors,
-    /// The sectors of the array under one bit of the write-intent bitmap.
+    /// Sectors of the array under one bit of the write-intent bitmap.
     pub region: Sectors,
-    /// Records that the journal of each member has room for; 0 without one.
+    /// Number of records in the journal of each member; 0 without a journal.
     pub journal_slots: u32,
-    /// The roles.
+    /// Roles of the array.
     pub table: Vec<MemberEntry>,
-    /// Runs of the array's sectors whose data is lost.
+    /// Runs of the array's sectors with lost data.
     pub bad: Vec<Extent>,
-    /// What single members lack.
+    /// Data that single members lack.
     pub gaps: Vec<Gap>,
-    /// When it was scrubbed last.
+    /// Time of the last scrub.
     pub scrubbed: Scrubbed,
 }
 
 impl Superblock {
-    /// Writes it into `block`, of 4096 bytes.
+    /// Encodes the superblock into `block`, of 4096 bytes.
     pub fn encode(&self, block: &mut [u8]) {
         let history = self.chain();
         let mut name = [0; NAME_BYTES_MAX];
@@ -240,7 +239,7 @@ impl Superblock {
             .collect()
     }
 
-    /// Reads one; `None` if `block` holds none, or one that cannot be.
+    /// Decodes a superblock. Returns `None` if `block` holds none, or an impossible one.
     pub fn decode(block: &[u8]) -> Option<Superblock> {
         let row = open(block)?;
         let fields = row.fields;
@@ -288,12 +287,12 @@ impl Superblock {
         superblock.is_possible().then_some(superblock)
     }
 
-    /// Whether `block` says that it is one, be it sound or not.
+    /// True if `block` claims to be a superblock, sound or not.
     pub(crate) fn claims(block: &[u8]) -> bool {
         claims(block)
     }
 
-    /// Where in the array's life this was written.
+    /// Returns the position in the array's life at which this was written.
     pub fn position(&self) -> Position {
         Position {
             generation: self.generation,
@@ -301,13 +300,13 @@ impl Superblock {
         }
     }
 
-    /// That, and the starts before it.
+    /// Returns the position of this superblock, followed by the earlier starts.
     pub(crate) fn chain(&self) -> Vec<Position> {
         let history = self.history.iter().copied();
         std::iter::once(self.position()).chain(history).collect()
     }
 
-    /// Whether its numbers fit each other; a checksum says nothing of that.
+    /// True if the numbers fit each other, which a checksum does not prove.
     fn is_possible(&self) -> bool {
         let sizes: Vec<_> = self.table.iter().map(|entry| entry.sectors).collect();
         if sizes.iter().any(|size| *size >= MEMBER_SECTORS_MAX) {

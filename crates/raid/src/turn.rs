@@ -1,44 +1,44 @@
-//! How much a member is asked for at once, and how long it may take for it.
+//! The depth of a member's queue, and its time limit.
 //!
 //! Invariants:
-//!     asked of the device and waited for   ≤ DEPTH; the rest waits in order of arrival
+//!     in flight on the device and waited for ≤ DEPTH; the rest waits in order of arrival
 //!     an operation's time runs             ⟸ the device has been asked
 //!
-//! Not here: what becomes of a member that is late (`core`).
+//! Not here: the eviction of a member that is late (`core`).
 
 use crate::member::Member;
 use block::{Deadline, Device, IoResult, Kind, Nanos, Permit};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// What a device is asked for at once: enough for any drive, and for a dozen below a
-/// nested array, and no more than a slow one gets through in a second or so.
+/// Most operations in flight on a device: enough for any drive, and for a dozen below a nested
+/// array, and no more than a slow one completes in a second or so.
 pub(crate) const DEPTH: usize = 128;
-/// A sound device moves at least so many bytes in a second; more take it longer.
+/// Least bytes a second of a sound device; larger operations take longer.
 const RATE_MIN: u64 = 16 << 20;
 
-/// How long a device with this `timeout` may take to move `bytes`.
+/// Returns the time limit of a device with this `timeout` to move `bytes`.
 pub(crate) fn limit(timeout: Nanos, bytes: u64) -> Nanos {
     let moving = u128::from(bytes) * 1_000_000_000 / u128::from(RATE_MIN);
     timeout + Nanos(u64::try_from(moving).unwrap_or(u64::MAX))
 }
 
-/// An operation of a member, for as long as the array waits for it; written out, for
-/// each request moves it.
+/// An operation of a member, for as long as the array waits for it; written out, since each request
+/// moves it.
 pub(crate) struct Within<'a, F> {
     member: &'a Member,
     work: F,
     bytes: u64,
     turn: Permit<'a>,
-    /// Whether the device is being asked; for how long, if that is limited.
+    /// The device is being asked; with a time limit, if there is one.
     asked: bool,
     limit: Option<Deadline>,
-    /// It is waited for although it took longer than it may.
+    /// The operation is waited for beyond its time limit.
     overdue: bool,
 }
 
 impl<'a, F: Future + Unpin> Within<'a, F> {
-    /// `work` of `member`, which moves `bytes`; it has not been polled yet.
+    /// Makes an operation of `work` on `member`, which moves `bytes`; it has not been polled yet.
     pub fn new(member: &'a Member, bytes: u64, work: F) -> Within<'a, F> {
         member.in_flight.set(member.in_flight.get() + 1);
         Within {
@@ -52,7 +52,7 @@ impl<'a, F: Future + Unpin> Within<'a, F> {
         }
     }
 
-    /// It took longer than it may; `Err` if it is waited for no more.
+    /// Handles the end of the time limit; `Err` if the operation is waited for no more.
     fn give_up(&mut self) -> IoResult {
         let member = self.member;
         let error = member
@@ -69,7 +69,7 @@ impl<'a, F: Future + Unpin> Within<'a, F> {
         Ok(())
     }
 
-    /// Ready once the device is to be asked; `Err` if it was lost meanwhile.
+    /// Becomes ready once the device is to be asked; `Err` if the member was lost meanwhile.
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<IoResult> {
         let has_waited = self.turn.is_queued();
         ready!(Pin::new(&mut self.turn).poll(cx));
@@ -104,7 +104,7 @@ impl<F: Future + Unpin> Future for Within<'_, F> {
             if let Err(error) = self.give_up() {
                 return Poll::Ready(Err(error));
             }
-            // Another may be in sync by then.
+            // Another member may be in sync by then.
             let next = Deadline::new(&self.member.env.timer, timeout.max(Nanos(1)));
             self.limit = Some(next);
         }

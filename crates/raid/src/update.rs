@@ -15,7 +15,7 @@ pub(crate) struct Part {
 pub(crate) struct Update {
     pub stripe: Stripe,
     pub parts: Vec<Part>,
-    /// The band of the chunks that changes: where parity changes.
+    /// The band of the chunks that changes: the band in which parity changes.
     pub from: Sectors,
     pub len: Sectors,
     pub fua: Fua,
@@ -46,7 +46,7 @@ impl Update {
         }
     }
 
-    /// Whether every data chunk is new over the whole band.
+    /// True if every data chunk is new over the whole band.
     pub fn is_complete(&self) -> bool {
         let all = self.parts.iter().all(|part| part.run.len == self.len);
         all && self.parts.len() == self.stripe.columns()
@@ -60,18 +60,18 @@ impl Update {
         }
     }
 
-    /// Whether all of the band is new on the member of `role`.
+    /// True if all of the band is new on the member of `role`.
     pub fn overwrites(&self, role: usize) -> bool {
         let mut parts = self.parts.iter();
         parts.any(|part| part.run.role() == role && part.run.len == self.len)
     }
 
-    /// The band, of a member's data.
+    /// Returns the band, of a member's data.
     pub fn band(&self) -> Extent {
         Extent::new(self.stripe.row() + self.from, self.len)
     }
 
-    /// Where a part's bytes lie in the band.
+    /// Returns the range of a part's bytes in the band.
     pub fn inside(&self, part: &Part) -> std::ops::Range<usize> {
         let from = (part.run.from - self.from).bytes() as usize;
         from..from + part.data.len()

@@ -1,6 +1,6 @@
 //! Parity: exclusive or, a word at a time in a form that compilers vectorise.
 
-/// `into ^= from`; panics if their lengths differ.
+/// Computes `into ^= from`; panics if their lengths differ.
 pub fn xor(into: &mut [u8], from: &[u8]) {
     assert_eq!(into.len(), from.len());
     for (a, b) in into.iter_mut().zip(from) {

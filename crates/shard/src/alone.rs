@@ -4,8 +4,7 @@ use crate::{Config, Local, Mesh, Shard};
 use block::Host;
 use std::sync::{Arc, Mutex};
 
-/// Runs `work` on the only shard of `host`, and returns what it came to; `None`
-/// if the host ended before it.
+/// Runs `work` on the only shard of `host`, and returns its result; `None` if the host ended first.
 pub fn run_alone<H, T, F>(
     host: &mut H,
     work: impl FnOnce(Local<H::Driver>) -> F + Send + 'static,

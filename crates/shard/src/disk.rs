@@ -11,8 +11,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// A disk that the host has opened. Its driver is a type parameter, so that a
-/// read is a function call away from the queue.
+/// A disk that the host has opened. Its driver is a type parameter, so that a read is a function
+/// call away from the queue.
 pub struct Disk<D: Driver> {
     core: Rc<Core<D>>,
     target: TargetId,
@@ -66,7 +66,7 @@ impl<D: Driver> Device for Disk<D> {
         self.command(Op::Discard(extent)).await
     }
 
-    /// One run of data: the driver does not report holes.
+    /// Reports one run of data: the driver does not report holes.
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
         self.geometry.check(extent)?;
         out.push((extent, Content::Data));
@@ -74,11 +74,10 @@ impl<D: Driver> Device for Disk<D> {
     }
 }
 
-/// A read: one future from here to the driver's queue, for it is on the path of
-/// every hit.
+/// A read: one future from here to the driver's queue, for it is on the path of every hit.
 enum Reading<'a, D: Driver> {
     Begun(Perform<'a, D>),
-    /// Taken when it has been reported.
+    /// Taken when the error has been reported.
     Refused(Option<(Buf, IoError)>),
 }
 

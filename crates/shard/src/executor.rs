@@ -1,9 +1,9 @@
-//! The shard: polls tasks, hands operations to the driver, and returns to its host
-//! when it can sleep.
+//! The shard: polls tasks, hands operations to the driver, and returns to its host when it can
+//! sleep.
 //!
-//! Order within a turn, fixed so that a simulation repeats: completions, then
-//! messages, then timers, then tasks in the order they were woken. The clock is
-//! read once a turn, when it is first asked: time does not pass within a turn.
+//! Order within a turn, fixed so that a simulation repeats: completions, then messages, then
+//! timers, then tasks in the order they were woken. The clock is read once a turn, at the first
+//! request for it: time does not pass within a turn.
 
 use crate::local::Local;
 use crate::mesh::{Mailbox, Mesh, Message};
@@ -23,8 +23,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
-/// Polls in one turn before the driver is looked at again, so that a busy task
-/// cannot keep completions waiting.
+/// Polls in one turn before completions are looked for again, so that a busy task cannot keep them
+/// waiting.
 const POLLS_PER_TURN: usize = 256;
 
 /// The bounds of a shard.
@@ -40,7 +40,7 @@ impl Default for Config {
     }
 }
 
-/// What the shard's parts share.
+/// State that the shard's parts share.
 pub(crate) struct Core<D: Driver> {
     pub(crate) id: ShardId,
     pub(crate) mesh: Mesh<D>,
@@ -51,7 +51,7 @@ pub(crate) struct Core<D: Driver> {
     pub(crate) tasks: Tasks<D>,
     ready: Ready,
     timers: RefCell<Timers>,
-    /// The time of this turn, once it was asked.
+    /// The time of this turn, once the clock was read.
     now: Cell<Option<Nanos>>,
     main_ended: Cell<bool>,
     closing: Cell<bool>,
@@ -64,8 +64,8 @@ pub struct Shard<D: Driver> {
 }
 
 impl<D: Driver> Shard<D> {
-    /// Starts a shard on `driver` with `main` as its first task; the shard ends
-    /// when `main` does, and drops the tasks that are left.
+    /// Starts a shard on `driver` with `main` as its first task; the shard ends when `main` does,
+    /// and drops the tasks that are left.
     ///
     /// `driver` must be the one that the host gave to shard `id`.
     pub fn boot<F>(
@@ -182,7 +182,7 @@ impl<D: Driver> Turn for Shard<D> {
 
     fn park(&mut self, deadline: Nanos) {
         let _running = Running::enter(&self.core.home, &self.core.ready);
-        // A wake from here on lands in `ready`, so it must not wait.
+        // A wake from here on lands in `ready`, so the park must not wait.
         let deadline = if self.core.ready.borrow().is_empty() {
             deadline
         } else {

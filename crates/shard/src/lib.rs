@@ -3,10 +3,10 @@
 //! Invariants:
 //!     operations in flight on one target <= its depth, but for a port; the rest wait in order
 //!     an operation, once polled, is carried out even if its future is dropped
-//!     a wake is never lost: a shard that sleeps is unparked by who wakes it
+//!     a wake is never lost: the thread that wakes a sleeping shard unparks it
 //!
-//! Not here: threads (the host starts them), the clock and I/O (the driver),
-//! and which region belongs to which shard (who builds the topology knows).
+//! Not here: threads (the host starts them), the clock and I/O (the driver), and the assignment of
+//! regions to shards (the builder of the topology).
 
 mod alone;
 mod disk;

@@ -1,4 +1,4 @@
-//! What code on a shard can reach: its leaves, its handles, other shards.
+//! The reach of code on a shard: its leaves, its handles, other shards.
 
 use crate::disk::Disk;
 use crate::executor::Core;
@@ -21,22 +21,22 @@ impl<D: Driver> Clone for Local<D> {
 }
 
 impl<D: Driver> Local<D> {
-    /// Which shard this is.
+    /// Returns the number of this shard.
     pub fn id(&self) -> ShardId {
         self.0.id
     }
 
-    /// All shards of this run.
+    /// Returns all shards of this run.
     pub fn mesh(&self) -> &Mesh<D> {
         &self.0.mesh
     }
 
-    /// The handles that layers use.
+    /// Returns the handles that layers use.
     pub fn env(&self) -> Env {
         Env::new(self.0.clone(), self.0.pool.clone())
     }
 
-    /// The leaf device on a disk that the host has opened.
+    /// Returns the leaf device on a disk that the host has opened.
     pub fn disk(&self, target: TargetId) -> IoResult<Disk<D>> {
         let geometry = self.0.ops.driver().borrow().geometry(target);
         match geometry {
@@ -48,27 +48,28 @@ impl<D: Driver> Local<D> {
         }
     }
 
-    /// Operations on a target that have not ended, whether somebody waits for them or not.
+    /// Counts the operations on a target that have not ended, with or without a task that waits for
+    /// them.
     pub fn in_flight(&self, target: TargetId) -> u32 {
         self.0.ops.in_flight(target)
     }
 
-    /// Tasks of this shard that have not ended, the one that asks included.
+    /// Counts the tasks of this shard that have not ended, including the caller.
     pub fn tasks(&self) -> usize {
         self.0.tasks.len()
     }
 
-    /// The listener that the host has opened.
+    /// Returns the listener that the host has opened.
     pub fn listener(&self, target: TargetId) -> Listen<D> {
         Listen::new(self.0.clone(), target)
     }
 
-    /// A stream that the host has opened.
+    /// Returns a stream that the host has opened.
     pub fn stream(&self, target: TargetId) -> Socket<D> {
         Socket::new(self.0.clone(), target)
     }
 
-    /// The port that the host has opened.
+    /// Returns the port that the host has opened.
     pub fn port(&self, target: TargetId) -> IoResult<Queue<D>> {
         let tags = self.0.ops.driver().borrow().tags(target);
         match tags {
@@ -91,13 +92,13 @@ impl<D: Driver> Local<D> {
         drop(old);
     }
 
-    /// This shard's value of a type, where one was put.
+    /// Returns this shard's value of a type, if one was put.
     pub fn get<T: 'static>(&self) -> Option<Rc<T>> {
         let value = self.0.locals.borrow().get(&TypeId::of::<T>())?.clone();
         Some(value.downcast().expect("keyed by its type"))
     }
 
-    /// Runs `work` on shard `to` and waits for what its future returns.
+    /// Runs `work` on shard `to` and waits for the output of its future.
     ///
     /// The work is carried out even if this future is dropped once polled.
     /// Fails with `Gone` if that shard ended first.

@@ -58,8 +58,8 @@ impl<D: Driver> Mailbox<D> {
         self.queue.pop()
     }
 
-    /// The shard has ended: messages are dropped unrun from now on, so that who
-    /// waits for an answer hears of it.
+    /// Ends the mailbox of a shard that has ended: messages are dropped unrun from now on, so that
+    /// waiting callers notice.
     pub(crate) fn close(&self) {
         self.closed.store(true, Relaxed);
         fence(SeqCst);
@@ -104,7 +104,7 @@ impl<D: Driver> Clone for Mesh<D> {
 }
 
 impl<D: Driver> Mesh<D> {
-    /// Mailboxes for shards 0 to `shards - 1`.
+    /// Makes mailboxes for shards 0 to `shards - 1`.
     pub fn new(shards: u32) -> Mesh<D> {
         let mailbox = || {
             Arc::new(Mailbox {
@@ -117,12 +117,12 @@ impl<D: Driver> Mesh<D> {
         Mesh((0..shards).map(|_| mailbox()).collect())
     }
 
-    /// How many shards there are.
+    /// Returns the number of shards.
     pub fn shards(&self) -> u32 {
         self.0.len() as u32
     }
 
-    /// Runs `work` on shard `to`, from any thread. It may start tasks there.
+    /// Runs `work` on shard `to`, from any thread. The work may start tasks there.
     pub fn post(&self, to: ShardId, work: impl FnOnce(&Local<D>) + Send + 'static) {
         self.mailbox(to).send(Message::Run(Box::new(work)));
     }

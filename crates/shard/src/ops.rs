@@ -1,4 +1,4 @@
-//! Operation slots: what is in flight, what waits for its target, who waits.
+//! Operation slots: operations in flight, those that wait for their target, and their waiters.
 //!
 //! Invariants:
 //!     in flight on a target <= depth; on a port, one for each of its tags
@@ -33,9 +33,9 @@ struct Table {
 struct Queue {
     in_flight: u32,
     waiting: VecDeque<(Token, Op)>,
-    /// Changes that nobody waits for any more and that have not ended.
+    /// Changes that no task waits for any more and that have not ended.
     given_up: u32,
-    /// Who waits for those to end.
+    /// Flushes that wait for those to end.
     flushes: Vec<Waker>,
 }
 
@@ -43,9 +43,9 @@ struct Slot {
     generation: u32,
     target: TargetId,
     stage: Stage,
-    /// Whether success makes a target that somebody must close.
+    /// True if success makes a target that must be closed.
     opens: bool,
-    /// Whether it changes what the target holds.
+    /// True if the operation changes the target's data.
     changes: bool,
     waiter: Waiter,
     output: Option<Output>,
@@ -116,7 +116,7 @@ impl Table {
 }
 
 impl<D: Driver> Ops<D> {
-    /// Operations on `target` that have not ended.
+    /// Counts the operations on `target` that have not ended.
     pub(crate) fn in_flight(&self, target: TargetId) -> u32 {
         self.table.borrow_mut().queue(target).in_flight
     }
@@ -140,7 +140,8 @@ impl<D: Driver> Ops<D> {
         let mut table = self.table.borrow_mut();
         let token = table.take_slot(target, &op, waiter);
         let queue = table.queue(target);
-        // A tag that waits for a request is an operation in flight; it must keep none from answering.
+        // A tag that waits for a request is an operation in flight; it must keep none from
+        // answering.
         if queue.in_flight < self.depth || matches!(op, Op::Next(..) | Op::Take(..)) {
             queue.in_flight += 1;
             drop(table);
@@ -151,8 +152,8 @@ impl<D: Driver> Ops<D> {
         token
     }
 
-    /// Takes in a completion and submits the next operation that waits for the
-    /// target. Returns who is to be woken.
+    /// Takes in a completion and submits the next operation that waits for the target. Returns the
+    /// waiter to be woken.
     #[inline]
     pub(crate) fn complete(&self, completion: Completion) -> Waiter {
         let Completion {
@@ -197,7 +198,7 @@ impl<D: Driver> Ops<D> {
         waiter
     }
 
-    /// The output of an operation that has ended; else `waiter` is woken later.
+    /// Returns the output of an operation that has ended; otherwise `waiter` is woken later.
     #[inline]
     pub(crate) fn take(&self, token: Token, waiter: impl FnOnce() -> Waiter) -> Option<Output> {
         let mut table = self.table.borrow_mut();
@@ -210,7 +211,7 @@ impl<D: Driver> Ops<D> {
         output
     }
 
-    /// Nobody waits for the operation any more.
+    /// Gives up the operation, which no task waits for any more.
     pub(crate) fn abandon(&self, token: Token) {
         let mut table = self.table.borrow_mut();
         let slot = table.slot(token);
@@ -245,7 +246,7 @@ impl<D: Driver> Ops<D> {
         .await;
     }
 
-    /// Drops what nobody waits for, closing a stream that nobody will.
+    /// Drops an output that no task waits for, and closes a stream that it opened.
     fn discard(&self, opens: bool, (result, _payload): Output) {
         if let (true, Ok(opened)) = (opens, result) {
             self.driver.borrow_mut().close(TargetId(opened as u32));

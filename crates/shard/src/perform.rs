@@ -7,8 +7,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// An operation. Nothing happens until it is polled; dropped later, the wait is
-/// abandoned, never the operation.
+/// An operation. Nothing happens until it is polled; dropped later, the wait is abandoned, never
+/// the operation.
 pub(crate) struct Perform<'a, D: Driver> {
     core: &'a Core<D>,
     target: TargetId,

@@ -9,7 +9,7 @@ use block::{
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// A target that is closed once: by a call, or else when dropped.
+/// A target that is closed once: by a call, or when dropped.
 pub(crate) struct Owned<D: Driver> {
     pub(crate) core: Rc<Core<D>>,
     pub(crate) target: TargetId,

@@ -22,8 +22,7 @@ use std::task::{Context, Wake, Waker};
 pub(crate) type Ready = Rc<RefCell<VecDeque<u32>>>;
 
 thread_local! {
-    /// The shard whose code runs on this thread: its mailbox's address and its
-    /// queue of tasks to poll.
+    /// The shard that runs on this thread: its mailbox's address and its queue of tasks to poll.
     static CURRENT: RefCell<Option<(*const (), Ready)>> = const { RefCell::new(None) };
 }
 
@@ -43,8 +42,8 @@ impl Drop for Running {
     }
 }
 
-/// Who is woken when an operation ends. A task of the same shard is named by its
-/// slot, which costs no reference count.
+/// The waiter of an operation. A task of the same shard is named by its slot, which costs no
+/// reference count.
 #[derive(Default)]
 pub(crate) enum Waiter {
     #[default]
@@ -109,7 +108,7 @@ impl<D: Driver> Tasks<D> {
         }
     }
 
-    /// Tasks that have not ended.
+    /// Counts the tasks that have not ended.
     pub(crate) fn len(&self) -> usize {
         self.slots.borrow().iter().flatten().count()
     }
@@ -134,7 +133,7 @@ impl<D: Driver> Tasks<D> {
         slot
     }
 
-    /// Whoever `waker` wakes, in the cheapest form.
+    /// Returns the waiter of `waker`, in the cheapest form.
     #[inline]
     pub(crate) fn waiter(&self, waker: &Waker) -> Waiter {
         let (slot, address) = self.current.get();
@@ -156,7 +155,7 @@ impl<D: Driver> Tasks<D> {
                 let Some(Some(task)) = slots.get(slot as usize) else {
                     return;
                 };
-                // A wake from elsewhere at this moment polls it once too often.
+                // A wake from elsewhere at this moment polls the task once too often.
                 if !task.handle.queued.load(Acquire) {
                     task.handle.queued.store(true, Release);
                     ready.borrow_mut().push_back(slot);

@@ -10,7 +10,7 @@ pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Nanos, u64)>>,
     wakers: HashMap<u64, Waker>,
     next: u64,
-    /// What [`Timers::next`] returns, while it is known: it is asked every turn.
+    /// The cached result of [`Timers::next`], which is called every turn.
     upcoming: Option<Nanos>,
 }
 
@@ -27,8 +27,8 @@ impl Timers {
     pub(crate) fn cancel(&mut self, key: TimerKey) {
         self.wakers.remove(&key.0);
         self.upcoming = None;
-        // Cancelled entries are skipped when they come up; a heap that is
-        // mostly cancelled is rebuilt so that timeouts cost no memory.
+        // Cancelled entries are skipped when they come up; a heap that is mostly cancelled is
+        // rebuilt so that timeouts cost no memory.
         if self.heap.len() > 64 && self.heap.len() > 4 * self.wakers.len() {
             let wakers = &self.wakers;
             self.heap
@@ -36,7 +36,7 @@ impl Timers {
         }
     }
 
-    /// The next deadline; `Nanos::MAX` if none.
+    /// Returns the next deadline; `Nanos::MAX` if none.
     pub(crate) fn next(&mut self) -> Nanos {
         if let Some(upcoming) = self.upcoming {
             return upcoming;

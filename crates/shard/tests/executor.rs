@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::mpsc;
 
-/// What was submitted, what is to complete, and the time.
+/// Submitted operations, completions to come, and the time.
 #[derive(Default)]
 struct Bench {
     submitted: Vec<(Token, Op)>,
@@ -214,7 +214,7 @@ fn a_dropped_future_abandons_the_wait_and_not_the_operation() {
     assert_eq!(rig.pool.free_bytes(), rig.pool.total_bytes());
 }
 
-/// Else it would undo what is written after the flush.
+/// An earlier change would otherwise undo writes after the flush.
 #[test]
 fn a_flush_waits_for_changes_that_were_given_up() {
     let mut rig = Rig::boot(1, |local| async move {
@@ -485,7 +485,7 @@ fn calls_between_threads_all_arrive_and_wake_sleepers() {
         }
         // Ends by the sender's being dropped.
         let _ = stopped.await;
-        // A shard that has ended answers nobody, and says so.
+        // A call to a shard that has ended fails with `Gone`.
         let last = local.call(next, |_| async {}).await;
         assert!(last.is_ok() || last.unwrap_err().kind() == Kind::Gone);
     }

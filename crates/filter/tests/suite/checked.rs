@@ -1,4 +1,4 @@
-//! `Checked` notices each breach it names.
+//! `Checked` notices each breach that it names.
 
 use crate::common::on_disk;
 use crate::contract::Checked;
@@ -67,7 +67,7 @@ impl Device for Broken {
     }
 }
 
-/// What a panic of `future`, if it ends in one at its first poll, says.
+/// Returns the message of a panic of `future` at its first poll, if there is one.
 async fn panics(future: impl Future) -> Option<String> {
     let mut future = pin!(future);
     poll_fn(|cx| {

@@ -1,4 +1,4 @@
-//! A simulated disk under an executor, for tests of what wraps it.
+//! A simulated disk under an executor, for tests of filters.
 
 use block::{Env, Geometry, Nanos, Sectors};
 use shard::{Config, Disk, Mesh, Shard};

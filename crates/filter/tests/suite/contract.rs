@@ -1,17 +1,17 @@
-//! Asserts the device contract on both sides of a boundary, so that neither
-//! the layer above nor the device below has to.
+//! Asserts the device contract on both sides of a boundary, so that neither the layer above nor the
+//! device below has to.
 //!
 //! Of the caller:
 //!     no two requests in flight that change data overlap
 //! Of the device:
 //!     a request off the blocks or the device fails with `Invalid`, others not
 //!     a read gives back the very buffer it was given
-//!     extents are appended, and cover what was asked exactly, in order
+//!     extents are appended, and cover the given extent exactly, in order
 //!
 //! A breach panics: it is a bug, and going on would risk data.
 //!
-//! Not here: requests whose futures were dropped. They may still be in flight
-//! below; here they have ended.
+//! Not here: requests with dropped futures. They may still be in flight below; here they have
+//! ended.
 
 use block::{
     Buf, Content, Device, Extent, Fua, Geometry, IoResult, Kind, Lba, SECTOR_BYTES, Sectors, Shared,
@@ -19,7 +19,7 @@ use block::{
 use filter::Verb;
 use std::cell::RefCell;
 
-/// A device whose contract is checked.
+/// A device with a checked contract.
 pub struct Checked<D> {
     inner: D,
     changing: RefCell<Vec<(Verb, Extent)>>,

@@ -130,7 +130,7 @@ impl Pacer for Drive {
     }
 }
 
-/// What `access` costs an idle drive, asked of the model itself.
+/// Returns the time of `access` on an idle drive, by the model itself.
 fn cost(mut drive: Hdd, began: Nanos, access: Access) -> Nanos {
     let request = drives::Request {
         id: 0,

@@ -1,4 +1,4 @@
-//! What `Profiling` learns of known traffic.
+//! The profile that `Profiling` makes of known traffic.
 
 use crate::common::on_disk;
 use block::{Device, Env, Extent, Fua, Lba, Nanos, Sectors};

@@ -1,4 +1,4 @@
-//! What clients see when another device takes the place of theirs.
+//! Clients' view of a swap of their device.
 
 use crate::common::{on_disks, on_exact_disk};
 use block::{BoxDevice, Buf, Device, Env, Extent, Fua, IoResult, Kind, Lba, Nanos, Sectors};
@@ -96,11 +96,11 @@ fn a_flush_that_cannot_cover_what_was_acknowledged_fails_once() {
     });
 }
 
-/// A flush covers what was acknowledged when it began, not what came while it ran.
+/// A flush covers the writes acknowledged when it began, not those acknowledged while it ran.
 #[test]
 fn a_flush_does_not_cover_what_is_acknowledged_while_it_runs() {
     on_swappable(async |device, disk, env| {
-        // Ends before the flush that is asked for a moment later.
+        // Ends before the flush that begins a moment later.
         let flush = async {
             env.timer.sleep(Nanos::from_micros(50)).await;
             device.flush().await

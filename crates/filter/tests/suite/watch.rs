@@ -1,4 +1,4 @@
-//! What `Metered` and `Latencies` report of known traffic.
+//! Reports of `Metered` and `Latencies` on known traffic.
 
 use crate::common::on_exact_disk;
 use block::{Device, Env, Extent, Lba, Nanos, Sectors};
@@ -75,7 +75,7 @@ fn requests_are_counted_by_how_long_they_took() {
         let (_, refused) = device.read(Lba(end), env.pool.get(4096).await).await;
         refused.unwrap_err();
         let reads = device.watch().reads();
-        // What takes as long as a bound is in its bucket.
+        // A request that takes as long as a bound is in its bucket.
         assert_eq!(reads.counts, [0, 3, 0]);
         assert_eq!((reads.requests, reads.sectors), (3, 32));
         assert_eq!(reads.time, Nanos::from_micros(300));

@@ -1,12 +1,12 @@
-//! Every life that a small array may have, one start after another: who starts, what is
-//! lost, written and given back, and where its superblocks are when the power goes.
+//! Every life that a small array may have, one start after another: the members that start, the
+//! losses, writes and returns, and the state of its superblocks at each loss of power.
 //!
-//! What decides and what writes superblocks is the product's. The reference knows only
-//! which acknowledged writes each member holds, and asks of each start that is accepted:
-//!     every member in sync holds all that a member which is here holds
-//!     nothing else is lost, unless who was here was started by force without it
-//! A write that was not acknowledged may be there or not, and is left out. The write-intent
-//! map and the journal are taken for right: a member that is filled holds what the others do.
+//! The decisions and the writes of superblocks are the product's. The reference knows only the
+//! acknowledged writes on each member, and checks of each accepted start:
+//!     every member in sync holds all writes of every present member
+//!     nothing else is lost, unless a forced start of a present member left it out
+//! A write that was not acknowledged may be there or not, and is left out. The write-intent map and
+//! the journal are assumed to be right: a filled member holds the data of the others.
 
 mod devices;
 mod life;
@@ -29,7 +29,7 @@ type Copies = [Option<Rc<Superblock>>; 2];
 /// Members, or writes, one a bit.
 type Bits = u8;
 
-/// The bits of `set`.
+/// Returns the bits of `set`.
 fn bits(set: Bits) -> impl Iterator<Item = usize> {
     (0..8).filter(move |bit| set >> bit & 1 == 1)
 }
@@ -39,7 +39,7 @@ fn put(set: &mut Bits, bit: usize, to: bool) {
     *set = *set & !(1 << bit) | Bits::from(to) << bit;
 }
 
-/// An array at rest, what its members hold, and what may still happen to it.
+/// An array at rest, the data of its members, and the number of later steps.
 #[derive(Clone)]
 struct State {
     copies: [Copies; MEMBERS_MAX],
@@ -47,7 +47,7 @@ struct State {
     lives: u8,
     events: u8,
     rots: u8,
-    /// How it came about, the last life first.
+    /// The history, the last life first.
     past: Option<Rc<Lived>>,
 }
 
@@ -66,7 +66,7 @@ struct Lived {
 struct Truth {
     /// The acknowledged writes that each member holds.
     holds: [Bits; MEMBERS_MAX],
-    /// Members that are being filled from the start on: what they hold is of no use.
+    /// Members that are being filled from the start on: their data is of no use.
     torn: Bits,
     writes: usize,
     /// The members that may go on without a write.
@@ -76,7 +76,7 @@ struct Truth {
 }
 
 impl State {
-    /// The hash of the content of the devices.
+    /// Returns the hash of the content of the devices.
     fn copies_id(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for copy in self.copies.iter().flatten() {
@@ -96,7 +96,7 @@ impl State {
         hasher.finish()
     }
 
-    /// That of all but how much may still happen.
+    /// Returns the hash of all but the number of later steps.
     fn id(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.copies_id(), &self.truth, self.lives, self.rots).hash(&mut hasher);
@@ -108,7 +108,7 @@ impl State {
     }
 }
 
-/// A rule of the product that a search does without, to see that it would find that.
+/// A rule of the product that a search leaves out, to see that the search would notice.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Without {
     Nothing,
@@ -123,7 +123,7 @@ struct Search {
     members: usize,
     without: Without,
     env: Env,
-    /// With how much could still happen.
+    /// With the number of steps that could still follow.
     seen: HashMap<u64, u8>,
     outcomes: HashMap<(u64, Bits, bool), Option<Bits>>,
     open: VecDeque<State>,
@@ -158,7 +158,7 @@ impl Search {
         }
     }
 
-    /// An array that was made and never started.
+    /// Makes the state of an array that was made and never started.
     fn made(&self, lives: u8, events: u8, rots: u8) -> State {
         let entry = |member: usize| MemberEntry {
             uuid: Uuid::from_bytes([1 + member as u8; 16]),
@@ -210,7 +210,7 @@ impl Search {
         Candidate::new(device, "domain")
     }
 
-    /// What the product decides of a start of `state` with the members `here`.
+    /// Takes the product's decision about a start of `state` with the members `here`.
     fn decide(
         &self,
         state: &State,
@@ -245,7 +245,7 @@ impl Search {
         Ok((world, core, returned))
     }
 
-    /// The members that such a start has in sync; `None` if it is refused.
+    /// Returns the members that such a start has in sync; `None` if it is refused.
     fn outcome(&mut self, state: &State, here: Bits, degraded: bool) -> Option<Bits> {
         let key = (state.copies_id(), here, degraded);
         if let Some(outcome) = self.outcomes.get(&key) {
@@ -257,7 +257,7 @@ impl Search {
         outcome
     }
 
-    /// Looks at a start of `state` with the members `here`, and at all that may follow.
+    /// Checks a start of `state` with the members `here`, and all that may follow.
     fn start(&mut self, state: &State, here: Bits) {
         let here = bits(here).filter(|role| state.known(*role).is_some());
         let here = here.fold(0, |set, role| set | 1 << role);
@@ -277,7 +277,7 @@ impl Search {
         }
     }
 
-    /// Counts a refusal of what was safe.
+    /// Counts a refusal of a safe start.
     fn count_refusal(&mut self, state: &State, here: Bits, degraded: bool) {
         let truth = &state.truth;
         let held = bits(here).fold(0, |held, role| held | truth.holds[role]);
@@ -293,7 +293,7 @@ impl Search {
         }
     }
 
-    /// Whether a start that has `in_sync` in sync is right.
+    /// Checks a start that has `in_sync` in sync.
     fn check(&mut self, state: &State, here: Bits, degraded: bool, in_sync: Bits) {
         let truth = &state.truth;
         let held = bits(here).fold(0, |held, role| held | truth.holds[role]);
@@ -322,7 +322,7 @@ impl Search {
         ));
     }
 
-    /// What may happen in a life, and where each last step may be cut short.
+    /// Tries every event of a life, and every interruption of each last step.
     fn live(&mut self, state: &State, here: Bits, degraded: bool, events: &mut Vec<Event>) {
         let Some((life, base, before)) = self.replay(state, here, degraded, events) else {
             return;
@@ -404,7 +404,7 @@ impl Search {
 
     fn reach(&mut self, mut state: State) {
         if state.lives == 0 {
-            // It is only asked who would start.
+            // Only the members of the next start matter.
             state.events = 0;
         }
         let known = self.seen.entry(state.id()).or_insert(u8::MAX);
@@ -414,8 +414,8 @@ impl Search {
         }
     }
 
-    /// Everything that can come of an array that starts `lives` times and once more, with
-    /// `events` between, of which up to `rots` times a copy of a superblock cannot be read.
+    /// Searches all outcomes of an array that starts `lives` times and once more, with `events`
+    /// between. Up to `rots` times a copy of a superblock cannot be read.
     fn search(mut self, lives: u8, events: u8, rots: u8) -> Search {
         let made = self.made(lives, events, rots);
         self.reach(made);

@@ -8,7 +8,7 @@ use layout::Uuid;
 use std::pin::Pin;
 use std::task::Waker;
 
-/// Nothing is started or read here.
+/// An executor that starts nothing.
 struct Idle;
 
 impl Executor for Idle {
@@ -52,7 +52,7 @@ impl Device for Still {
     }
 }
 
-/// How a leg stands.
+/// State of a leg.
 #[derive(Clone, Copy, Default)]
 struct Stand {
     in_flight: u32,
@@ -63,7 +63,7 @@ struct Stand {
 
 const AT: Lba = Lba(1000);
 
-/// The leg that serves read number `turn` of sector 1000.
+/// Returns the leg that serves read number `turn` of sector 1000.
 fn chosen(rotational: bool, turn: u64, stands: &[Stand]) -> Option<usize> {
     chosen_at(AT, rotational, turn, stands)
 }
@@ -153,7 +153,7 @@ fn a_stream_stays_on_its_leg_until_that_leads_too_far() {
     }
 }
 
-/// Where an array begins every head may be by chance.
+/// At the beginning of an array every head may be there by chance.
 #[test]
 fn no_stream_goes_on_at_the_first_sector() {
     let leg = Stand {
@@ -184,7 +184,7 @@ fn a_slow_leg_is_spared_and_asked_now_and_then() {
             .filter(|turn| chosen(false, *turn, &legs) == Some(0))
             .collect();
         assert_eq!(first.is_empty(), is_slow, "{slow} ms beside {quick} ms");
-        // It is asked when its turn to be probed comes, though the other is free.
+        // The slow leg is asked when its turn to be probed comes, though the other is free.
         assert_eq!(chosen(false, PROBE, &legs), Some(0));
         assert_eq!(chosen(false, 2 * PROBE, &legs), Some(0));
     }

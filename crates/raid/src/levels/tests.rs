@@ -18,7 +18,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
         })
 }
 
-/// Whether the copies of chunks end with each row.
+/// True if the copies of chunks end with each row.
 fn fills_rows(shape: &Shape) -> bool {
     match shape.level() {
         Level::Raid10 => shape.members().is_multiple_of(2),
@@ -134,7 +134,7 @@ fn levels_are_known_by_their_names() {
     assert_eq!(Level::from_name("raid6"), None);
 }
 
-/// Of striped levels alone a chunk is asked.
+/// The chunk matters to striped levels alone.
 #[test]
 fn a_chunk_is_a_multiple_of_a_page_up_to_4_mib() {
     for level in Level::ALL {

@@ -9,7 +9,7 @@ fn start(generation: u8, event: u64) -> Position {
     }
 }
 
-/// A superblock of a mirror whose members are 1, 2 and so on.
+/// Returns a superblock of a mirror with members 1, 2 and so on.
 fn superblock(states: &[MemberState], chain: &[Position]) -> Superblock {
     let entry = |(member, state): (u8, &MemberState)| MemberEntry {
         uuid: Uuid::from_bytes([member; 16]),
@@ -63,8 +63,8 @@ fn a_history_keeps_the_starts_in_which_members_were_lost() {
     assert_eq!(kept(3), [10, 4, 3]);
 }
 
-/// A member that was lost in an event has the one before; an image of it from before that
-/// lacks more than what is marked.
+/// A member that was lost in an event has the one before; an image of it from before that lacks
+/// more than the marked regions.
 #[test]
 fn an_image_from_an_event_before_the_last_that_a_lost_member_had_is_filled_whole() {
     for (event, whole) in [(30, false), (29, true), (28, true)] {

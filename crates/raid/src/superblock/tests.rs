@@ -103,7 +103,7 @@ fn a_full_one_is_read() {
     );
 }
 
-/// A checksum says nothing of what the numbers mean.
+/// A checksum does not prove that the numbers are possible.
 #[test]
 fn numbers_that_cannot_be_are_refused() {
     type Change = fn(&mut Superblock, u64);
@@ -172,7 +172,7 @@ fn numbers_that_cannot_be_are_refused() {
             &[LIMIT - 8],
             &[u64::MAX],
         ),
-        // One without redundancy has no use for a bitmap.
+        // A level without redundancy has no use for a bitmap.
         (
             |s, n| {
                 (s.level, s.journal_slots) = (Level::Raid0, 0);
@@ -213,7 +213,7 @@ fn every_changed_byte_is_seen() {
     }
 }
 
-/// A checksum of all bytes of what is written.
+/// Returns a checksum of all written bytes.
 fn sum(write: impl FnOnce(&mut [u8])) -> u64 {
     let mut block = vec![0xff; BLOCK_BYTES];
     write(&mut block);

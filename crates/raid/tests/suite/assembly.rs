@@ -1,4 +1,4 @@
-//! Putting arrays together, and refusing what cannot be one.
+//! Assembling arrays, and refusing devices that make none.
 
 use crate::common::{Bench, drive, options, read_copy, refused, run, run_on, write_copy};
 use block::{Device, Lba, Sectors};
@@ -138,10 +138,10 @@ fn an_array_does_not_start_on_members_that_may_be_old() {
         bench.write(&array, 0, 8, 2).await.unwrap();
         drop(array);
         bench.sleep(300).await;
-        // The one that was left behind knows nothing of it: it may not start alone,
+        // The evicted member knows nothing of that: it may not start alone,
         let message = refused(bench.assemble(&[1]).await);
         assert!(message.contains("may have continued without"), "{message}");
-        // and with the other it is filled with what it missed.
+        // and with the other it is filled with the data that it missed.
         let array = bench.assemble(&[1, 0]).await.unwrap();
         assert_ne!(array.report().members[1].state, MemberState::InSync);
         assert!(bench.holds(&array, 0, 8, 2).await);
@@ -172,7 +172,7 @@ fn members_that_diverged_are_refused() {
         }
         let message = refused(bench.assemble(&[0, 1]).await);
         assert!(message.contains("is a split brain"), "{message}");
-        // Added by hand it is overwritten.
+        // Added by hand the other member is overwritten.
         let array = bench.assemble(&[0]).await.unwrap();
         let message = refused(array.add(bench.candidate(1), bench.uuid(), false).await);
         assert!(message.contains("used apart"), "{message}");
@@ -267,7 +267,7 @@ fn reports(array: &Array, what: &str) -> bool {
     events.iter().any(|event| event.what.contains(what))
 }
 
-/// What is filled has not yet what the array holds.
+/// A member that is being filled lacks data of the array.
 #[test]
 fn no_array_starts_on_a_member_that_is_being_filled() {
     run(9, 1, &[40; 3], async |bench| {
@@ -355,7 +355,7 @@ fn a_rebuild_goes_on_after_a_restart() {
     });
 }
 
-/// The bits of what a member has missed outlive an orderly end.
+/// The bits of the data that a member has missed outlive an orderly end.
 #[test]
 fn a_member_gets_what_it_missed_before_the_array_was_closed() {
     for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 4)] {
@@ -376,7 +376,7 @@ fn a_member_gets_what_it_missed_before_the_array_was_closed() {
     }
 }
 
-/// A superblock of a format that is not read says which that is, and is overwritten by no one.
+/// A superblock of another format version is refused with that version, and never overwritten.
 #[test]
 fn members_of_another_format_are_refused_with_its_version() {
     run(1, 1, &[8; 2], async |bench| {

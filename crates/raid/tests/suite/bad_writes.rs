@@ -74,7 +74,7 @@ fn a_member_that_never_takes_a_write_is_left_behind() {
     }
 }
 
-/// Whoever is above would take an array that has lost too much for sectors that are bad.
+/// A layer above would otherwise take an array that has lost too much for bad sectors.
 #[test]
 fn a_write_that_meets_two_lost_members_says_that_the_array_is_gone() {
     let (mut sim, disks) = run(1, 1, &[8; 3], async |bench| {

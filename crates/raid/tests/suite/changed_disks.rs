@@ -4,7 +4,7 @@ use crate::common::{Bench, refused, run_on};
 use block::{Device, Fua, Lba};
 use raid::{Level, MemberState};
 
-/// Copies all that disk `from` holds, as a move to another disk does.
+/// Copies all data of disk `from`, as a move to another disk does.
 async fn copy(bench: &Bench, from: usize, to: usize) {
     let (from, to) = (bench.candidate(from).device, bench.candidate(to).device);
     let sectors = from.geometry().sectors.min(to.geometry().sectors).0;
@@ -37,7 +37,7 @@ fn a_member_whose_logical_blocks_grew_counts_as_absent_and_is_named() {
         );
         bench.write(&array, 3, 1, 2).await.unwrap();
         assert_eq!(array.report().members[0].state, MemberState::InSync);
-        // Nor does it come back while the array runs.
+        // Nor does the member come back while the array runs.
         let added = array.add(bench.candidate(2), bench.uuid(), false).await;
         let why = refused(added);
         assert!(why.contains("logical blocks of 4096 bytes"), "{why}");
@@ -50,7 +50,7 @@ fn a_member_whose_logical_blocks_grew_counts_as_absent_and_is_named() {
     });
 }
 
-/// A mirror is not started with the only leg that has all data as a leg it cannot write.
+/// A mirror is not started on a leg that it cannot write, although no other leg has all data.
 #[test]
 fn an_array_that_needs_the_changed_disk_says_which_it_is() {
     run_on(1, &[(8, 1), (8, 1), (8, 8)], async |bench| {

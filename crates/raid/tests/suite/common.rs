@@ -10,7 +10,7 @@ use sim::{Control, DiskSpec, Outcome, Sim, SimDriver, World};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What a test has.
+/// The fixture of a test.
 #[derive(Clone)]
 pub struct Bench {
     pub local: Local<SimDriver>,
@@ -35,7 +35,7 @@ pub fn run(
     run_on(seed, &shapes, test)
 }
 
-/// The same beside disks of these sizes, in MiB, and logical blocks, in sectors.
+/// Runs `test` beside disks of these sizes, in MiB, and logical blocks, in sectors.
 pub fn run_on(
     seed: u64,
     shapes: &[(u64, u64)],
@@ -95,7 +95,7 @@ pub fn drive(
     assert!(ended, "the test did not end");
 }
 
-/// Gives the power back and runs `test` on the array of `members`.
+/// Restores the power and runs `test` on the array of `members`.
 pub fn after_power(
     sim: &mut Sim,
     disks: &[TargetId],
@@ -111,7 +111,7 @@ pub fn after_power(
     });
 }
 
-/// From here on disks do what `rules` say, and no other fault happens.
+/// Makes the disks follow `rules` from here on; no other fault happens.
 pub fn strike(sim: &mut Sim, rules: Vec<Rule>) {
     let plan = sim::Plan {
         rules,
@@ -120,7 +120,7 @@ pub fn strike(sim: &mut Sim, rules: Vec<Rule>) {
     sim.world_mut().set_plan(plan).unwrap();
 }
 
-/// From here on these sectors cannot be read until they are written.
+/// Makes these sectors unreadable until they are written.
 pub fn spoil(sim: &mut Sim, latent: Vec<(TargetId, Extent)>) {
     let plan = sim::Plan {
         latent,
@@ -129,7 +129,7 @@ pub fn spoil(sim: &mut Sim, latent: Vec<(TargetId, Extent)>) {
     sim.world_mut().set_plan(plan).unwrap();
 }
 
-/// What most tests make.
+/// Returns the plan of most tests.
 pub fn plan(level: Level) -> Plan {
     Plan {
         name: "array".into(),
@@ -215,7 +215,7 @@ impl Bench {
         result.map(|()| buf)
     }
 
-    /// Whether `sectors` from `at` all hold `byte`.
+    /// True if `sectors` from `at` all hold `byte`.
     pub async fn holds(&self, array: &Array, at: u64, sectors: u64, byte: u8) -> bool {
         let buf = self.read(array, at, sectors).await.expect("it can be read");
         buf.iter().all(|b| *b == byte)
@@ -241,7 +241,7 @@ pub fn options() -> Options {
     }
 }
 
-/// The text of an error that must be.
+/// Returns the text of an expected error.
 pub fn refused<T>(result: IoResult<T>) -> String {
     match result {
         Ok(_) => panic!("it was not refused"),
@@ -249,7 +249,7 @@ pub fn refused<T>(result: IoResult<T>) -> String {
     }
 }
 
-/// A copy of the superblock of `disk`.
+/// Reads a copy of the superblock of `disk`.
 pub async fn read_copy(bench: &Bench, disk: usize, copy: u64) -> Buf {
     let device = bench.candidate(disk).device;
     let buf = bench.env.pool.get(4096).await;
@@ -265,7 +265,8 @@ pub async fn write_copy(bench: &Bench, disk: usize, copy: u64, bytes: Buf) {
     written.unwrap();
 }
 
-/// Once all are whole: no leg holds anything but `byte` at the front, and no copies differ.
+/// Waits until all members are whole: no leg holds anything but `byte` at the front, and no copies
+/// differ.
 pub async fn all_hold(bench: &Bench, array: &Array, sectors: u64, byte: u8) {
     bench.settled(array).await;
     for _ in 0..4 {

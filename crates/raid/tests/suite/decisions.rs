@@ -1,5 +1,5 @@
-//! Decisions that show only when several things happen at once: about checkpoints, bits, and
-//! what was lost while somebody waited.
+//! Decisions that show only when several things happen at once: about checkpoints, bits, and data
+//! that was lost while a request waited.
 
 use crate::common::{Bench, options, run};
 use crate::faulty::{Op, slow, switched};
@@ -9,7 +9,7 @@ use raid::{Array, Level, Options, examine};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Where data begins on a member, without and with a journal.
+/// Beginning of the data on a member, without and with a journal.
 const DATA_AT: [u64; 2] = [2048, 4096];
 
 /// Makes an array of the first disks, full of 1.
@@ -34,7 +34,7 @@ async fn holds_all(bench: &Bench, array: &Array, byte: u8) -> bool {
     all
 }
 
-/// How many regions the map on a disk marks.
+/// Counts the regions that the map on a disk marks.
 async fn marked(bench: &Bench, disk: usize) -> u32 {
     let device = bench.candidate(disk).device;
     let buf = bench.env.pool.get(4096).await;
@@ -44,7 +44,7 @@ async fn marked(bench: &Bench, disk: usize) -> u32 {
     bits.map(|byte| byte.count_ones()).sum()
 }
 
-/// How far a rebuild came is no news of another device that takes the role then.
+/// The checkpoint of a rebuild does not hold for another device that takes the role then.
 #[test]
 fn another_device_that_takes_a_role_is_filled_from_its_start() {
     run(1, 1, &[8; 4], async |bench| {
@@ -80,7 +80,7 @@ fn another_device_that_takes_a_role_is_filled_from_its_start() {
     });
 }
 
-/// The flush that is to cover what was written loses a member: the bits are what it has missed.
+/// The flush that is to cover the writes loses a member: the bits are the data that it has missed.
 #[test]
 fn bits_stay_if_the_flush_before_they_are_cleared_loses_a_member() {
     run(2, 1, &[8; 2], async |bench| {
@@ -99,7 +99,7 @@ fn bits_stay_if_the_flush_before_they_are_cleared_loses_a_member() {
     });
 }
 
-/// Nothing of a region is cleared while something is written to it, however long that takes.
+/// A region stays marked while a write to it is in flight, however long that takes.
 #[test]
 fn a_bit_stays_while_its_write_is_under_way() {
     run(3, 1, &[8; 2], async |bench| {
@@ -122,8 +122,8 @@ fn a_bit_stays_while_its_write_is_under_way() {
     });
 }
 
-/// What a missing member holds of a stripe is lost by a write that another refuses. Who began to
-/// read it before that, and waited for the write, is not given what follows from the others then.
+/// A missing member's data of a stripe is lost by a write that another refuses. A read that began
+/// before, and waited for the write, does not return data computed from the others then.
 #[test]
 fn a_read_that_waited_while_its_sectors_were_lost_is_refused() {
     run(4, 1, &[8; 3], async |bench| {

@@ -11,7 +11,7 @@ const LEVELS: [(Level, &[usize]); 3] = [
     (Level::Raid5, &[0, 1, 2]),
 ];
 
-/// A simulated disk keeps what it is asked to discard, or reads as zeroes, by chance.
+/// A simulated disk keeps discarded data, or reads as zeroes, by chance.
 #[test]
 fn a_trim_leaves_copies_that_agree() {
     for (level, members) in LEVELS {

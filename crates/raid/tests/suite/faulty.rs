@@ -1,4 +1,4 @@
-//! Disks that fail some of what they are asked.
+//! Disks that fail some of their operations.
 
 use crate::common::Bench;
 use block::{
@@ -9,7 +9,7 @@ use raid::Candidate;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What a disk is asked.
+/// An operation of a disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
     Read(Extent),
@@ -18,7 +18,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether it reads of `extent`.
+    /// True for a read of `extent`.
     pub fn reads(self, extent: Extent) -> bool {
         matches!(self, Op::Read(of) if of.overlaps(extent))
     }
@@ -33,7 +33,7 @@ type Fails = Rc<dyn Fn(Op) -> bool>;
 struct Faulty {
     disk: BoxDevice,
     fails: Fails,
-    /// What is held back, and a clock to look at that.
+    /// The operations that are held back, and a clock to look for their end.
     waits: Option<(Fails, Timer)>,
 }
 
@@ -93,7 +93,7 @@ impl Device for Faulty {
     }
 }
 
-/// Disk `index`, which fails what `fails` says.
+/// Returns disk `index`, which fails the operations of `fails`.
 pub fn faulty(bench: &Bench, index: usize, fails: impl Fn(Op) -> bool + 'static) -> Candidate {
     let mut candidate = bench.candidate(index);
     candidate.device = BoxDevice::new(Faulty {
@@ -104,8 +104,8 @@ pub fn faulty(bench: &Bench, index: usize, fails: impl Fn(Op) -> bool + 'static)
     candidate
 }
 
-/// Disk `index`, which holds back what `waits` says for as long as that says so, and fails then
-/// what `fails` says.
+/// Returns disk `index`, which holds back the operations of `waits` for as long as that returns
+/// true, and then fails those of `fails`.
 pub fn slow(
     bench: &Bench,
     index: usize,
@@ -121,7 +121,7 @@ pub fn slow(
     candidate
 }
 
-/// The same while the switch is on.
+/// Returns such a disk that fails operations while the switch is on.
 pub fn switched(
     bench: &Bench,
     index: usize,

@@ -1,5 +1,5 @@
-//! Members whose server was restarted and forgot what no flush had covered, behind a connection
-//! that is up again.
+//! Members with a server that was restarted and forgot writes that no flush had covered, behind a
+//! connection that is up again.
 
 use crate::common::{Bench, all_hold, drive, options, refused, run, spoil};
 use crate::faulty::{Op, slow};
@@ -9,7 +9,7 @@ use raid::{Array, Candidate, Level};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Where data begins on a member of RAID 5.
+/// Beginning of the data on a member of RAID 5.
 const DATA_AT: u64 = 4096;
 
 /// A server that may be restarted.
@@ -29,7 +29,8 @@ impl Server {
         (Server { disk, restarts }, candidate)
     }
 
-    /// It is back at once, and the first flush says that it may have forgotten writes.
+    /// Restarts the server: it is back at once, and the first flush reports that it may have
+    /// forgotten writes.
     async fn restart(&self, bench: &Bench) {
         bench.control.forget(bench.disks[self.disk]);
         self.restarts.set(self.restarts.get() + 1);
@@ -37,7 +38,7 @@ impl Server {
     }
 }
 
-/// The array of the first disks, of which the first forgets.
+/// Assembles the array of the first disks, of which the first forgets.
 async fn with_server(bench: &Bench, members: usize) -> (Server, Array) {
     let (server, first) = Server::of(bench, 0);
     let mut all = vec![first];
@@ -58,8 +59,8 @@ async fn made(bench: &Bench, level: Level, members: usize) {
     array.close().await.unwrap();
 }
 
-/// Nothing is computed from what a member forgot, and nothing of it written to another: not even
-/// where a sector of that cannot be read.
+/// Forgotten data of a member is never used to compute other data, and never copied to another
+/// member: not even where a sector of that cannot be read.
 #[test]
 fn nothing_is_computed_from_a_member_that_may_have_forgotten_writes() {
     for seed in 0..20 {
@@ -117,8 +118,8 @@ fn a_leg_that_may_have_forgotten_writes_is_left_behind_at_the_next_read() {
     }
 }
 
-/// It serves what it has. The next flush says what may be lost, and the array is to be
-/// assembled again.
+/// The only member serves the data that it has. The next flush reports the possible loss, and the
+/// array is to be reassembled.
 #[test]
 fn the_only_member_serves_until_the_next_flush_fails() {
     run(1, 1, &[8; 2], async |bench| {
@@ -137,7 +138,7 @@ fn the_only_member_serves_until_the_next_flush_fails() {
     });
 }
 
-/// A read that was under way when a flush found out says nothing of what the member should hold.
+/// A read that was in flight when a flush found the loss does not show the member's right data.
 #[test]
 fn what_was_being_read_as_a_flush_found_out_is_not_used() {
     for seed in 0..10 {
@@ -161,7 +162,7 @@ fn what_was_being_read_as_a_flush_found_out_is_not_used() {
                 array.flush().await.unwrap();
                 held.set(false);
             };
-            // They take turns.
+            // The legs take turns.
             let reads = [0, 8].map(|at| bench.holds(&array, at, 8, 2));
             let (right, ()) = join(join_all(reads), finds_out).await;
             assert_eq!(right, [true; 2]);

@@ -1,4 +1,4 @@
-//! What other members cannot read while one is filled.
+//! Gaps: data that other members cannot read while one is filled.
 
 use crate::common::{Bench, drive, options, plan, run, run_on, spoil};
 use crate::faulty::{Op, faulty, switched};
@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 const LEVELS: [(Level, usize); 3] = [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 3)];
 
-/// Where data begins on a member.
+/// Returns the beginning of the data on a member.
 fn data_at(level: Level) -> u64 {
     if level == Level::Raid5 { 4096 } else { 2048 }
 }
@@ -90,15 +90,15 @@ fn reads_that_fail_one_time_in_ten_lose_nothing() {
             bench.settled(&array).await;
             let lost: u64 = array.report().bad.iter().map(|run| run.len.0).sum();
             assert!(lost < 10, "{level:?}: {lost}");
-            // What was left out all the same is had soon.
+            // The few blocks that were left out all the same are read soon.
             bench.sleep(300_000).await;
             assert!(array.report().bad.is_empty(), "{level:?}");
         });
     }
 }
 
-/// What no other member can read is left out and listed. The member that could not be read
-/// keeps what it has; once it can be read, all is there again, by a read or by itself.
+/// Data that no other member can read is left out and listed. The member that could not be read
+/// keeps its data; once it can be read, the array is complete again, by a read or by itself.
 #[test]
 fn what_was_left_out_is_read_where_it_still_is() {
     for by_itself in [false, true] {
@@ -133,7 +133,7 @@ fn what_was_left_out_is_read_where_it_still_is() {
                 assert!(!wrote.get(), "{level:?}: the only copy was written over");
                 array.close().await.unwrap();
                 drop(array);
-                // It is remembered.
+                // The gap is remembered.
                 let (first, fails) = switched(&bench, 0, move |op| op.reads(there));
                 fails.set(true);
                 let mut all = vec![first, bench.candidate(members)];
@@ -155,8 +155,8 @@ fn what_was_left_out_is_read_where_it_still_is() {
     }
 }
 
-/// Of RAID 5 the chunk that is left out may be parity: what cannot be read elsewhere follows from
-/// nothing then, and is no nonsense.
+/// Of RAID 5 the left out chunk may be parity: data that cannot be read elsewhere is then an error,
+/// never computed from it.
 #[test]
 fn parity_that_was_left_out_is_not_computed_with() {
     let (mut sim, disks) = run(4, 1, &[8; 4], async |bench| {
@@ -176,7 +176,7 @@ fn parity_that_was_left_out_is_not_computed_with() {
         bench.settled(&array).await;
         let error = bench.read(&array, 8, 1).await.map(drop).unwrap_err();
         assert_eq!(error.kind(), Kind::Media);
-        // What is beside it is written as ever.
+        // Sectors beside the gap are written as ever.
         bench.write(&array, 64 + 8, 1, 2).await.unwrap();
         assert!(bench.holds(&array, 64 + 8, 1, 2).await);
         let error = bench.read(&array, 8, 1).await.map(drop).unwrap_err();
@@ -197,7 +197,7 @@ fn parity_that_was_left_out_is_not_computed_with() {
     });
 }
 
-/// What is lost for good can be written again, and is sound from then on.
+/// Sectors that are lost for good can be written again, and are sound from then on.
 #[test]
 fn what_was_left_out_can_be_written_again() {
     for (level, members) in LEVELS {

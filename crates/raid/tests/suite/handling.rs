@@ -1,4 +1,4 @@
-//! What is done to an array by hand, and what it reports of itself.
+//! Operations of an administrator, and the reports of an array.
 
 use crate::common::{drive, plan, refused, run, spoil};
 use block::{Device, Kind, Lba, Sectors};
@@ -50,7 +50,7 @@ fn with_one_member_all_that_are_gone_are_missed() {
         bench.write(&array, 0, 8, 1).await.unwrap();
         bench.control.kill(bench.disks[1]);
         bench.control.kill(bench.disks[3]);
-        // Of both copies it reads one, half of the time the one that is gone.
+        // Of both copies a read takes one, half of the time the one that is gone.
         for _ in 0..2 {
             assert!(bench.holds(&array, 0, 8, 1).await);
         }
@@ -93,7 +93,7 @@ fn a_member_is_replaced_unless_it_alone_holds_data() {
             "{message}"
         );
         assert!(array.report().spares.is_empty(), "it changed something");
-        // One that has failed already is replaced as well.
+        // A member that has failed already is replaced as well.
         array.replace(0, new, bench.uuid(), false).await.unwrap();
         bench.settled(&array).await;
         assert_eq!(array.report().members[0].device.as_deref(), Some("disk-3"));
@@ -161,7 +161,7 @@ fn a_device_is_examined_by_what_can_be_read_of_it() {
             let found = raid::examine(&bench.env, &device).await.unwrap();
             assert_eq!(found.expect("the first is whole").role, index as u16);
         }
-        // Of a disk of which half cannot be read it is not known that it is blank.
+        // A disk is not known to be blank if half of it cannot be read.
         let device = bench.candidate(2).device;
         let error = raid::examine(&bench.env, &device).await.unwrap_err();
         assert_eq!(error.kind(), Kind::Media);
@@ -179,7 +179,7 @@ fn a_device_too_short_for_a_superblock_has_none() {
         drive(&mut sim, &control, &[disk], async move |bench| {
             let device = bench.candidate(0).device;
             assert_eq!(raid::examine(&bench.env, &device).await.unwrap(), None);
-            // The last copy there is room for is read.
+            // The last copy with room on the device is read.
             let mut block = bench.env.pool.get(raid::BLOCK_BYTES).await;
             superblock().encode(&mut block);
             let at = Lba(8 * (room - 1));

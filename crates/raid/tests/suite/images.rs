@@ -1,5 +1,5 @@
-//! Members that are older than they should be: restored from a copy, or left behind
-//! by starts that were cut short.
+//! Members that are older than they should be: restored from a copy, or outdated by starts that
+//! were cut short.
 
 use crate::common::{Bench, drive, refused, run, strike};
 use block::{Device, Extent, Fua, Lba, Sectors};
@@ -39,8 +39,8 @@ async fn out_and_in(bench: &Bench, array: &Array) {
     bench.sleep(2000).await;
 }
 
-/// A mirror with a member that failed in the end, of which the superblocks are
-/// restored from before a write that is marked no more.
+/// Makes a mirror with a member that failed in the end. The superblocks of the member are restored
+/// from before a write that is marked no more.
 async fn restored(bench: &Bench) -> Array {
     let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
     for _ in 0..3 {
@@ -51,7 +51,7 @@ async fn restored(bench: &Bench) -> Array {
     out_and_in(bench, &array).await;
     array.fail(1).await.unwrap();
     let failed_at = events(bench, 0).await;
-    // What distinguishes a sum from a product.
+    // A sum must differ from a product here.
     assert!(before + 2 < failed_at && before * 2 >= failed_at);
     restore(bench, 1, 0, &old).await;
     // Sectors that no bit covers are old too.
@@ -104,8 +104,7 @@ fn a_member_that_is_older_than_the_others_is_filled_whole() {
     });
 }
 
-/// A start writes to one member only, again and again: the other has missed no
-/// write for all that.
+/// A start writes to one member only, again and again: the other has missed no write for all that.
 #[test]
 fn starts_that_are_cut_short_leave_no_member_behind() {
     run(24, 1, &[8; 2], async |bench| {
@@ -128,8 +127,8 @@ fn starts_that_are_cut_short_leave_no_member_behind() {
     });
 }
 
-/// Of a member that returns, one copy of the superblock is damaged, and the first
-/// write to the other is torn: it is known all the same.
+/// Of a member that returns, one copy of the superblock is damaged, and the first write to the
+/// other is torn: the member is recognised all the same.
 #[test]
 fn a_damaged_superblock_is_mended_before_the_other_is_written() {
     for (damaged, before) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
@@ -155,7 +154,7 @@ fn a_damaged_superblock_is_mended_before_the_other_is_written() {
         strike(&mut sim, vec![torn]);
         let control = sim.world().control();
         drive(&mut sim, &control, &disks, async |bench| {
-            // It may have to be left behind again.
+            // The member may have to be evicted again.
             let array = bench.assemble(&[0, 1]).await.unwrap();
             bench.sleep(5000).await;
             drop(array);
@@ -177,8 +176,8 @@ async fn copy(bench: &Bench, from: usize, to: usize) {
     }
 }
 
-/// An array whose member 1 is copied to the last disk while it runs, before or while what is
-/// written then is marked, and whose bits are cleared again after that.
+/// Makes an array with bits that are cleared again. Its member 1 is copied to the last disk while
+/// the array runs: before or after the latest writes are marked.
 async fn imaged(bench: &Bench, level: Level, members: usize, marked: bool) -> Array {
     let roles: Vec<_> = (0..members).collect();
     let array = bench.create(level, &roles, &[]).await.unwrap();
@@ -194,7 +193,7 @@ async fn imaged(bench: &Bench, level: Level, members: usize, marked: bool) -> Ar
     array
 }
 
-/// Whether what was written last is had without member 0.
+/// True if the latest data can be read without member 0.
 async fn is_right(bench: &Bench, array: &Array) -> bool {
     bench.settled(array).await;
     let mismatches = array.scrub(false).await.unwrap().mismatches;
@@ -202,8 +201,8 @@ async fn is_right(bench: &Bench, array: &Array) -> bool {
     bench.holds(array, 0, 2048, 2).await && mismatches == 0
 }
 
-/// No member was lost and no array started since the image: what was cleared since only the
-/// maps show.
+/// No member was lost and no array started since the image: only the maps show the regions that
+/// were cleared since.
 #[test]
 fn an_image_of_the_same_event_that_is_put_back_is_filled() {
     for marked in [false, true] {
@@ -236,7 +235,7 @@ fn an_image_of_the_same_event_that_is_given_for_a_lost_member_is_filled() {
     }
 }
 
-/// It was lost, what it is is put back, and the next start finds it.
+/// The member was lost, its image is put back, and the next start finds that.
 #[test]
 fn an_image_that_is_put_back_while_its_member_is_lost_is_filled() {
     for (level, members) in LEVELS {
@@ -252,7 +251,7 @@ fn an_image_that_is_put_back_while_its_member_is_lost_is_filled() {
     }
 }
 
-/// One that comes back as it was lost gets what it missed, and no more.
+/// A member that comes back as it was lost gets the data that it missed, and no more.
 #[test]
 fn a_member_that_is_as_it_was_lost_gets_what_it_missed_alone() {
     run(23, 1, &[8; 3], async |bench| {
@@ -267,8 +266,7 @@ fn a_member_that_is_as_it_was_lost_gets_what_it_missed_alone() {
     });
 }
 
-/// The array cannot do without the member that is older: nothing starts, unless that is asked
-/// for.
+/// The array needs the member that is older: nothing starts, unless by force.
 #[test]
 fn an_image_that_is_needed_is_refused() {
     run(24, 1, &[8; 4], async |bench| {

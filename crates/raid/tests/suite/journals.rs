@@ -1,5 +1,5 @@
-//! Records of RAID 5 journals that rot or cannot be read: an unreadable record is not an
-//! absent one.
+//! Records of RAID 5 journals that rot or cannot be read: an unreadable record is not an absent
+//! one.
 
 use crate::common::{Bench, drive, options, refused, run, spoil, strike};
 use block::{BoxDevice, Device, Extent, Fua, Kind, Lba, Nanos, Sectors, TargetId};
@@ -9,7 +9,7 @@ use sim::{Domain, Effect, Ops, Rule, Sim, When};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Sectors that a record may take, on three members with chunks of 64 sectors.
+/// Sectors of a record, on three members with chunks of 64 sectors.
 const SLOT: u64 = 8 + 3 * 64;
 const SLOTS: u64 = 16;
 const REDO: u8 = 1;
@@ -23,7 +23,7 @@ struct Found {
 }
 
 impl Found {
-    /// The first sector of the record.
+    /// Returns the first sector of the record.
     fn at(&self) -> u64 {
         32 + self.slot * SLOT
     }
@@ -35,7 +35,7 @@ async fn sectors(device: &BoxDevice, at: u64, bytes: usize, bench: &Bench) -> Op
     result.ok().map(|()| buf)
 }
 
-/// The records of a disk, the newest last.
+/// Reads the records of a disk, the newest last.
 async fn records(bench: &Bench, disk: usize) -> Vec<Found> {
     let device = bench.candidate(disk).device;
     let mut all = Vec::new();
@@ -51,10 +51,10 @@ async fn records(bench: &Bench, disk: usize) -> Vec<Found> {
     all
 }
 
-/// What befalls a record.
+/// Damage of a record.
 #[derive(Clone, Copy, Debug)]
 enum Rot {
-    /// One bit of these sectors is another.
+    /// One bit of these sectors is flipped.
     Bits(&'static [u64]),
     /// These sectors cannot be read.
     Unreadable(&'static [u64]),
@@ -79,7 +79,7 @@ async fn flip(bench: &Bench, disk: usize, at: u64) {
     device.write(Lba(at), buf.share(), Fua::Yes).await.unwrap();
 }
 
-/// Lets the record at `at` of `disk` rot, and gives the power back.
+/// Lets the record at `at` of `disk` rot, and restores the power.
 fn befall(sim: &mut Sim, disks: &[TargetId], disk: usize, at: u64, rot: Rot) {
     let control = sim.world().control();
     control.power_on(Domain(0));
@@ -97,8 +97,8 @@ fn befall(sim: &mut Sim, disks: &[TargetId], disk: usize, at: u64, rot: Rot) {
     }
 }
 
-/// Two writes to one place, each flushed, then `idle` milliseconds and a loss of power.
-/// What the journal of that stripe holds then.
+/// Writes to one place twice, flushing each, then cuts the power after `idle` milliseconds. Returns
+/// the records of that stripe's journal.
 fn written_twice(lost: Option<usize>, idle: u64) -> (Sim, Vec<TargetId>, Vec<Found>) {
     let found = Rc::new(RefCell::new(Vec::new()));
     let all = found.clone();
@@ -139,7 +139,7 @@ fn a_record_that_rots_brings_nothing_older_back() {
             let (mut sim, disks, _) = written_twice(None, idle);
             befall(&mut sim, &disks, 2, record.at(), rot);
             let control = sim.world().control();
-            // The second start shows what the first one has left.
+            // The second start shows the remains of the first one.
             for start in 0..2 {
                 drive(&mut sim, &control, &disks, async move |bench| {
                     bench.sleep(1).await;
@@ -184,8 +184,7 @@ fn a_header_that_rots_is_found_by_its_copy_without_a_member() {
     }
 }
 
-/// What it announced may be of any stripe, and without all data parity cannot be
-/// computed.
+/// The record may announce a write to any stripe, and without all data parity cannot be computed.
 #[test]
 fn a_header_that_cannot_be_read_without_a_member_is_refused_until_confirmed() {
     let (_, _, all) = written_twice(Some(0), 0);
@@ -212,7 +211,7 @@ fn a_header_that_cannot_be_read_without_a_member_is_refused_until_confirmed() {
     }
 }
 
-/// Which a start tries again.
+/// A start tries such a read again.
 #[test]
 fn a_header_that_is_not_read_once_without_a_member_is_no_reason_to_refuse() {
     let (mut sim, disks, found) = written_twice(Some(0), 0);
@@ -232,8 +231,8 @@ fn a_header_that_is_not_read_once_without_a_member_is_no_reason_to_refuse() {
     });
 }
 
-/// Of two records that no flush has covered the later one says that the other was durable:
-/// that was not torn by the loss of power.
+/// Of two records that no flush has covered, the later one says that the other was durable: the
+/// loss of power has not torn that.
 #[test]
 fn a_record_that_was_durable_and_is_gone_does_not_count_as_torn() {
     let (mut sim, disks) = run(1, 1, &[8; 3], async |bench| {
@@ -262,7 +261,7 @@ fn a_record_that_was_durable_and_is_gone_does_not_count_as_torn() {
     });
 }
 
-/// The array without its first member, although its journal cannot be known.
+/// Starts the array without its first member, although its journal cannot be known.
 async fn confirmed(bench: &Bench) -> Array {
     let start = Start::Degraded;
     let (name, members) = (Some("array"), bench.candidates(&[1, 2]));
@@ -270,7 +269,7 @@ async fn confirmed(bench: &Bench) -> Array {
     array.unwrap()
 }
 
-/// Its stripe is known, what it was to hold is not.
+/// The record's stripe is known, its bytes are not.
 #[test]
 fn bytes_of_a_record_that_cannot_be_read_without_a_member_are_reported_lost() {
     let (mut sim, disks, found) = written_twice(Some(0), 0);
@@ -298,14 +297,14 @@ fn an_idle_array_announces_nothing() {
             RETIRE,
             "without {lost:?}: {found:?}"
         );
-        // Every flush is not followed by a record of its own.
+        // Not every flush is followed by a record of its own.
         let retired = found.iter().filter(|record| record.kind == RETIRE).count();
         assert!(retired <= 2, "{found:?}");
     }
 }
 
-/// Power goes amid a write of a part, and at the next start a read of its record fails,
-/// once or for good. No member is missing.
+/// Power goes amid a write of a part, and at the next start a read of its record fails, once or for
+/// good. No member is missing.
 #[test]
 fn a_record_that_is_not_read_leaves_data_and_parity_that_fit() {
     let mut tries = 0;
@@ -357,7 +356,7 @@ fn a_record_that_is_not_read_leaves_data_and_parity_that_fit() {
             bench.settled(&array).await;
             let found = array.scrub(false).await.unwrap();
             assert_eq!(found.mismatches, 0, "seed {seed}, {when:?}");
-            // The disk of the other column, which nobody wrote.
+            // The disk of the other column, which was never written.
             let other = array.shape().stripe(0).data(1);
             array.fail(other).await.unwrap();
             let kept = bench.holds(&array, 64, 64, 7).await;
@@ -367,8 +366,8 @@ fn a_record_that_is_not_read_leaves_data_and_parity_that_fit() {
     assert!(tries > 20, "only {tries} cuts left a record");
 }
 
-/// A stripe was written whole, and of two members a sector of it cannot be read: one
-/// that holds data, and the one that holds the parity from which that would follow.
+/// A stripe was written whole, and of two members a sector of it cannot be read: a data member, and
+/// the parity member, from which that data would be computed.
 #[test]
 fn a_chunk_is_not_computed_without_the_parity_of_its_stripe() {
     for column in 0..2 {
@@ -416,7 +415,8 @@ fn a_chunk_is_not_computed_without_the_parity_of_its_stripe() {
     }
 }
 
-/// A record as versions before wrote it: one header, no word of what was durable.
+/// Rewrites a record as versions before wrote it: one header, without the number of the first
+/// record that was not durable.
 async fn make_old(bench: &Bench, disk: usize, record: Found) {
     let device = bench.candidate(disk).device;
     let bytes = SLOT as usize * 512;
@@ -431,7 +431,7 @@ async fn make_old(bench: &Bench, disk: usize, record: Found) {
     written.unwrap();
 }
 
-/// Power goes before what the record announced has been written.
+/// Power goes before the announced write.
 #[test]
 fn a_record_of_the_version_before_is_done_again() {
     let mut done = 0;

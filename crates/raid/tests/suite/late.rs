@@ -15,7 +15,7 @@ fn with_timeout() -> Options {
     }
 }
 
-/// What a mirror has for legs: disks, or arrays of two.
+/// The legs of a mirror: disks, or arrays of two.
 const LEGS: [Option<Level>; 3] = [None, Some(Level::Raid0), Some(Level::Raid1)];
 
 async fn leg(bench: &Bench, inner: Option<Level>, pair: [usize; 2]) -> Candidate {
@@ -37,8 +37,8 @@ async fn outer(bench: &Bench, legs: Vec<Candidate>) -> Array {
     made.unwrap()
 }
 
-/// One leg hangs in a write of 2 and is left behind; 3 is written; then the leg is taken
-/// back, and only then the write of 2 ends.
+/// One leg hangs in a write of 2 and is evicted; 3 is written; then the leg is taken back, and only
+/// then the write of 2 ends.
 #[test]
 fn a_write_that_was_given_up_does_not_land_after_its_members_return() {
     for (inner, waits) in LEGS
@@ -113,9 +113,9 @@ fn a_write_that_was_given_up_does_not_land_after_its_members_return() {
     }
 }
 
-/// A leg is left behind for one write while another, which was asked for later, is still
-/// waited for. The first one ends, and the leg is taken back: not before the other has
-/// ended too, which is given up meanwhile.
+/// A leg is evicted for one write while another, a later one, is still waited for. The first one
+/// ends, and the leg is taken back: not before the other has ended too, which is given up
+/// meanwhile.
 #[test]
 fn a_write_that_is_given_up_while_its_member_returns_is_waited_for_too() {
     let (mut sim, disks) = run(1, 1, &[8; 2], async move |bench| {
@@ -162,8 +162,8 @@ fn a_write_that_is_given_up_while_its_member_returns_is_waited_for_too() {
     });
 }
 
-/// A leg hangs in a write of 2 and another takes its place. It is taken for what replaces
-/// the other leg, which is copied to it at once: not before its write of 2 has ended.
+/// A leg hangs in a write of 2 and another device takes its place. The hanging device is then to
+/// replace the other leg, which is copied to it at once: not before its write of 2 has ended.
 #[test]
 fn a_device_whose_write_was_given_up_is_copied_to_only_once_that_has_ended() {
     let (mut sim, disks) = run(1, 1, &[8; 3], async |bench| {
@@ -204,7 +204,7 @@ fn a_device_whose_write_was_given_up_is_copied_to_only_once_that_has_ended() {
     });
 }
 
-/// The only member that holds some data hangs in a write of 2, and its array is given up. It
+/// The only member that holds some data hangs in a write of 2, and its array is given up. The array
 /// is reassembled, 3 is written, and only then the write of 2 ends.
 #[test]
 fn a_write_that_was_given_up_does_not_land_after_its_array_is_reassembled() {
@@ -252,7 +252,7 @@ fn a_write_that_was_given_up_does_not_land_after_its_array_is_reassembled() {
             let ended = bench.env.timer.timeout(limit, written).await;
             assert!(ended.is_none(), "{level:?}");
             array.release().await;
-            // It waits for the write that hangs, or is refused.
+            // The start waits for the write that hangs, or is refused.
             let soon = Nanos::from_millis(5);
             let array = match bench.env.timer.timeout(soon, Box::pin(start())).await {
                 Some(Ok(array)) => array,
@@ -314,8 +314,8 @@ async fn raw_array(bench: &Bench) -> IoResult<Array> {
     .await
 }
 
-/// A leg that hangs in a write is taken out and a spare takes its place. Then the write
-/// fails: that is no fault of the spare.
+/// A leg that hangs in a write is taken out and a spare takes its place. Then the write fails: the
+/// spare is not blamed.
 #[test]
 fn an_error_of_a_device_that_was_left_behind_is_not_its_successors() {
     for (level, members) in [(Level::Raid1, 2), (Level::Raid5, 3)] {

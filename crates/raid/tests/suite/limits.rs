@@ -1,5 +1,5 @@
-//! What an array allows its members for an operation, on models of real drives: a sound
-//! drive is never lost for what was asked of it.
+//! Time limits of members, on models of real drives: a sound drive is never lost, whatever its
+//! load.
 
 use crate::common::{Bench, drive, plan, run, strike};
 use block::{Device, Extent, Fua, Geometry, Lba, Nanos, Sectors, TargetId};
@@ -31,7 +31,7 @@ fn on_drives(parameters: &HddParameters, gib: u64, test: impl AsyncFn(Bench) + C
     drive(&mut Sim::new(world), &control, &disks, test);
 }
 
-/// As the daemon has it for a `detection` of so many seconds.
+/// Returns the daemon's options for a `detection` of so many seconds.
 fn detecting(seconds: u64) -> Options {
     Options {
         timeout: Some(Nanos::from_millis(seconds * 900)),
@@ -52,7 +52,7 @@ fn assert_whole(array: &raid::Array) {
     assert!(report.members.iter().all(in_sync), "{:?}", array.events().0);
 }
 
-/// Zeroing them takes far longer than one operation may.
+/// Zeroing the drives takes far longer than one operation may.
 #[test]
 fn an_array_of_slow_drives_can_be_made_whatever_the_detection() {
     for (parameters, detection) in [(ST3500320AS, 10), (WD10EADS, 10), (ST3500320AS, 2)] {
@@ -63,7 +63,7 @@ fn an_array_of_slow_drives_can_be_made_whatever_the_detection() {
     }
 }
 
-/// As a client does that makes a file system.
+/// Zeroes as a client does that makes a file system.
 #[test]
 fn zeroing_all_of_an_array_loses_no_drive() {
     on_drives(&WD10EADS, 2, async |bench| {
@@ -81,7 +81,7 @@ fn zeroing_all_of_an_array_loses_no_drive() {
     });
 }
 
-/// What waits for its turn has not been asked of the drive yet.
+/// An operation that waits for its turn is not yet in flight on the drive.
 #[test]
 fn thousands_of_writers_lose_no_drive() {
     on_drives(&ST3500320AS, 400, async |bench| {

@@ -42,7 +42,7 @@ fn a_member_that_returns_gets_what_it_missed_and_no_more() {
                 .await
                 .unwrap();
             bench.settled(&array).await;
-            // Counted again since it is back: of 16 MiB some regions of 64 KiB.
+            // Counted again since the member is back: of 16 MiB some regions of 64 KiB.
             let written = array.report().members[1].counts.writes;
             assert!((1..60).contains(&written), "{level:?}: {written}");
             assert_eq!(array.scrub(false).await.unwrap().mismatches, 0, "{level:?}");
@@ -103,7 +103,7 @@ fn unreadable_sectors_are_read_elsewhere_and_written_again() {
             bench.write(&array, 0, 2048, 7).await.unwrap();
             array.close().await.unwrap();
         });
-        // Where data begins: RAID 5 has its journal before it.
+        // Beginning of the data: RAID 5 has its journal before it.
         let bad = if level == Level::Raid5 { 6144 } else { 2048 };
         let latent = (disks[0], Extent::new(Lba(bad), Sectors(64)));
         spoil(&mut sim, vec![latent]);
@@ -139,7 +139,7 @@ fn too_many_losses_stop_writes_and_say_why() {
             message.contains("writes are refused: too few members"),
             "{message}"
         );
-        // What the member that is left holds can still be read.
+        // The data of the member that is left can still be read.
         let mut readable = 0;
         for at in (0..256).step_by(64) {
             readable += usize::from(bench.read(&array, at, 64).await.is_ok());
@@ -232,7 +232,7 @@ fn a_hand_cannot_take_the_last_copy() {
     });
 }
 
-/// What is at work still, here a write that is not waited for, ends first.
+/// Work in flight, here a write that is not waited for, ends first.
 #[test]
 fn an_array_that_releases_its_members_can_be_reassembled() {
     for level in [Level::Raid0, Level::Raid1, Level::Raid5] {
@@ -276,8 +276,8 @@ fn a_spare_that_is_taking_a_place_cannot_be_added_again() {
 
 const CHUNK: u64 = 64;
 
-/// What a sector holds at first, and what a test writes to it: no two chunks and their
-/// parity would make up for each other.
+/// Returns the first byte of a sector, and `new` that after a test's write: no two chunks and their
+/// parity make up for each other.
 fn old(at: u64) -> u8 {
     (at / CHUNK) as u8 + 1
 }
@@ -286,8 +286,8 @@ fn new(at: u64) -> u8 {
     (at / CHUNK) as u8 * 3 + 101
 }
 
-/// What a missing member held is computed from the others; a write that one of them
-/// refuses may leave nothing that it could be computed from.
+/// A missing member's data is computed from the others. A write that one of them refuses may leave
+/// nothing from which the data could be computed.
 #[test]
 fn a_write_that_fails_without_a_member_leaves_no_wrong_byte() {
     for (missing, failing) in [(0, 1), (0, 2), (1, 3), (3, 0)] {
@@ -313,7 +313,7 @@ fn a_write_that_fails_without_a_member_leaves_no_wrong_byte() {
         };
         let control = sim.world().control();
         let present: Vec<_> = (0..4).filter(|role| *role != missing).collect();
-        // Twice: as it runs, and reassembled from the content of the members.
+        // Twice: as the array runs, and reassembled from the content of the members.
         for faults in [faults, Plan::default()] {
             let writes = !faults.rules.is_empty();
             let present = present.clone();
@@ -371,7 +371,7 @@ fn what_is_missing_is_not_computed_from_updates_that_were_cut_short() {
             let (written, ()) = join(writes, loss).await;
             let failed = written.iter().any(|result| result.is_err());
             cut_short.set(cut_short.get() + u32::from(failed));
-            // It is missed at the latest here.
+            // The loss of the member is noticed here at the latest.
             for at in (0..2048).step_by(CHUNK as usize) {
                 let _ = bench.read(&array, at, 1).await;
             }
@@ -391,8 +391,8 @@ fn what_is_missing_is_not_computed_from_updates_that_were_cut_short() {
     assert!(cut_short.get() > 9, "{cut_short:?} losses came amid writes");
 }
 
-/// Both members hang at once: one is lost, for the other is there, which is waited for
-/// since it alone is left.
+/// Both members hang at once. One is lost, since the other is there; the other is waited for, since
+/// no other is left.
 #[test]
 fn the_last_member_is_waited_for() {
     let (mut sim, disks) = run(31, 1, &[8; 2], async |bench| {

@@ -1,17 +1,17 @@
-//! Sectors whose data is lost, and how many runs of them there may be.
+//! Sectors with lost data, and the most runs of them.
 
 use crate::common::{after_power, drive, refused, run, spoil};
 use block::{Device, Extent, Kind, Lba, Sectors, TargetId};
 use raid::{BAD_MAX, Level, examine};
 use sim::{Effect, Ops, Plan, Rule, Sim, When};
 
-/// Where data begins on a member of a mirror.
+/// Beginning of the data on a member of a mirror.
 const DATA_AT: u64 = 2048;
-/// From one run that cannot be read to the next.
+/// Distance from one unreadable run to the next.
 const STEP: u64 = 64;
 
-/// A mirror of two disks of `mib` MiB, full of 1, of which only the first has all, and that
-/// cannot read `lost`.
+/// Makes a mirror of two disks of `mib` MiB, full of 1. Only the first has all data, and cannot
+/// read `lost`.
 fn with_one_copy(mib: u64, lost: &[Extent]) -> (Sim, Vec<TargetId>) {
     let (mut sim, disks) = run(8, 1, &[mib; 2], async |bench| {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
@@ -29,8 +29,8 @@ fn with_one_copy(mib: u64, lost: &[Extent]) -> (Sim, Vec<TargetId>) {
     (sim, disks)
 }
 
-/// The only copy cannot be read in as many places as can be remembered, so that a
-/// rebuild gives these up. What is rewritten may not make more of them.
+/// The only copy cannot be read in as many places as can be remembered, so that a rebuild gives
+/// these up. Rewriting some of them may not make more of them.
 #[test]
 fn a_run_too_many_is_refused_and_the_others_stay_known() {
     let lost = (0..BAD_MAX as u64).map(|run| Extent::new(Lba(run * STEP + 8), Sectors(3)));
@@ -63,8 +63,8 @@ fn a_run_too_many_is_refused_and_the_others_stay_known() {
     });
 }
 
-/// The only copy cannot be read in more places than can be remembered. What lies between
-/// the closest is read from the only copy alone, no stale byte is served, and nothing else is lost.
+/// The only copy cannot be read in more places than can be remembered. The data between the closest
+/// is read from the only copy alone, no stale byte is served, and nothing else is lost.
 #[test]
 fn a_rebuild_ends_however_many_runs_are_lost() {
     const RUNS: u64 = BAD_MAX as u64 + 10;
@@ -138,8 +138,8 @@ fn what_one_member_cannot_read_is_written_again() {
     }
 }
 
-/// Copies may differ after a loss of power, one cannot be read and the member of the other is
-/// lost just then: the sectors are unreadable, while the array goes on.
+/// Copies may differ after a loss of power, one cannot be read and the member of the other is lost
+/// just then: the sectors are unreadable, while the array goes on.
 #[test]
 fn a_member_lost_while_copies_are_compared_hides_no_unreadable_sector() {
     const FAR: u64 = 8192;

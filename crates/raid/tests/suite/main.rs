@@ -1,5 +1,5 @@
-//! Arrays on disks in memory: how they are assembled, the contract of a device,
-//! and what they bear to lose.
+//! Arrays on disks in memory: their assembly, the contract of a device, and the losses that they
+//! survive.
 
 mod assembly;
 mod bad_writes;

@@ -1,5 +1,4 @@
-//! Who is a member: legs that diverged, stale legs, and starts with members that
-//! cannot be used.
+//! Current members: legs that diverged, stale legs, and starts with members that cannot be used.
 
 use crate::common::{
     Bench, all_hold, drive, options, read_copy, refused, run, spoil, strike, write_copy,
@@ -22,8 +21,8 @@ fn rule(disk: TargetId, ops: Ops, within: (u64, u64), when: When, effect: Effect
     }
 }
 
-/// While a read of a returning member's metadata takes long, a spare is filled in its
-/// place: the returning one is not taken for in sync by what it had missed before that.
+/// While a read of a returning member's metadata takes long, a spare is filled in its place. The
+/// returning member is not considered in sync by the regions that it had missed before that.
 #[test]
 fn of_a_member_that_returns_and_a_spare_one_takes_the_place() {
     for nth in 1..=8 {
@@ -65,8 +64,8 @@ fn of_a_member_that_returns_and_a_spare_one_takes_the_place() {
     }
 }
 
-/// A member that refuses all writes, as one that has become read-only does, is lost or
-/// stays lost, and the array starts without it, as often as it is started.
+/// A member that refuses all writes, as a read-only one does, is lost or stays lost. The array
+/// starts without it, as often as it is started.
 #[test]
 fn an_array_starts_with_a_member_that_refuses_writes() {
     for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 3)] {
@@ -103,7 +102,7 @@ fn an_array_starts_with_a_member_that_refuses_writes() {
     }
 }
 
-/// Two mirrored disks that held 1; `lost` was lost, and the other holds 2 in its first 64
+/// Makes two mirrored disks that held 1; `lost` was lost, and the other holds 2 in its first 64
 /// sectors and was closed. Both are there.
 fn continue_without(lost: usize) -> (Sim, Vec<TargetId>) {
     run(1, 1, &[8; 2], async move |bench| {
@@ -121,8 +120,8 @@ fn continue_without(lost: usize) -> (Sim, Vec<TargetId>) {
     })
 }
 
-/// Then the lost leg is started alone by force, and written elsewhere: both hold what the
-/// other has not. Neither is taken for the newer; either may be kept.
+/// Then the lost leg is started alone by force, and written elsewhere: each leg has data that the
+/// other lacks. Neither counts as the newer; either may be kept.
 #[test]
 fn legs_that_diverged_are_refused_and_either_may_be_kept() {
     for (lost, kept) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
@@ -164,8 +163,8 @@ fn legs_that_diverged_are_refused_and_either_may_be_kept() {
     }
 }
 
-/// The power goes during the forced start of a stale leg, which has written nothing: both
-/// are refused, or what was acknowledged without it is what is read.
+/// The power goes during the forced start of a stale leg, which has written nothing. Both legs are
+/// refused, or the data acknowledged without the stale leg is read.
 #[test]
 fn a_forced_start_that_is_cut_short_takes_nothing_back() {
     let started = Rc::new(Cell::new(0));
@@ -202,8 +201,8 @@ fn a_forced_start_that_is_cut_short_takes_nothing_back() {
     assert!((8..32).contains(&started), "{started} of 32 healed");
 }
 
-/// One copy of the superblock of the leg that continued rots, or cannot be read: the other
-/// copy says the same, and the stale leg is filled.
+/// One copy of the superblock of the leg that continued rots, or cannot be read: the other copy
+/// says the same, and the stale leg is filled.
 #[test]
 fn a_stale_leg_is_not_trusted_when_a_superblock_of_the_other_rots() {
     for (lost, copy) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
@@ -228,8 +227,8 @@ fn a_stale_leg_is_not_trusted_when_a_superblock_of_the_other_rots() {
     }
 }
 
-/// With both copies gone, nobody knows that it continued: the stale leg starts only if that
-/// is asked for.
+/// With both copies gone, no device shows that the other leg continued: the stale leg starts only
+/// by force.
 #[test]
 fn a_leg_that_cannot_be_read_may_have_gone_on() {
     let (mut sim, disks) = continue_without(0);
@@ -312,7 +311,7 @@ fn a_member_that_is_silent_at_a_start_counts_as_absent() {
     }
 }
 
-/// A member that says it has fewer sectors than it had, lost or not.
+/// A member that reports fewer sectors than before, lost or not.
 #[test]
 fn a_member_that_shrank_counts_as_absent() {
     for lost in [false, true] {
@@ -340,8 +339,8 @@ fn a_member_that_shrank_counts_as_absent() {
     }
 }
 
-/// While superblocks of an event are written, more changes: what members have of one event
-/// is the same all the same.
+/// While superblocks of an event are written, more changes: the members' images of one event are
+/// the same all the same.
 #[test]
 fn members_have_the_same_of_an_event() {
     let (mut sim, disks) = run(1, 1, &[8; 4], async |bench| {
@@ -383,7 +382,7 @@ fn members_have_the_same_of_an_event() {
     });
 }
 
-/// All sound copies of superblocks.
+/// Reads all sound copies of superblocks.
 async fn examine_copies(bench: &Bench) -> Vec<Superblock> {
     let mut all = Vec::new();
     for (disk, copy) in (0..bench.disks.len()).flat_map(|disk| [(disk, 0), (disk, 1)]) {

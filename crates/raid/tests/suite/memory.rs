@@ -1,4 +1,4 @@
-//! Clients that use all the memory they may: half of it.
+//! Clients that use all the memory that they may: half of it.
 
 use crate::common::{Bench, drive, options, plan, refused};
 use block::{BoxDevice, Device, Extent, Geometry, Lba, Nanos, Sectors};
@@ -8,7 +8,7 @@ use sim::{DiskSpec, Sim, World};
 
 const MIB: u64 = 2048;
 
-/// What has become of a member.
+/// State of a member.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Fate {
     Sound,
@@ -16,8 +16,8 @@ enum Fate {
     Hangs,
 }
 
-/// Arrays of `members` devices each; an array of more than one depth has arrays for
-/// members, but for its last.
+/// Arrays of `members` devices each; an array of more than one depth has arrays for members, but
+/// for its last.
 #[derive(Clone, Copy, Debug)]
 struct Tree {
     level: Level,
@@ -76,8 +76,8 @@ impl Tree {
     }
 }
 
-/// As many requests of `sectors` at once as fit half of `memory`, one each `step`
-/// sectors: writes, then reads, then zeroes.
+/// Runs as many requests of `sectors` at once as fit half of `memory`, one each `step` sectors:
+/// writes, then reads, then zeroes.
 fn load(memory: usize, tree: &'static Tree, fate: Fate, (sectors, step): (u64, u64)) {
     let mut world = World::new(1);
     let disks: Vec<_> = (0..tree.disks())
@@ -133,7 +133,7 @@ fn load(memory: usize, tree: &'static Tree, fate: Fate, (sectors, step): (u64, u
         assert!(done.into_iter().all(|zeroed| zeroed.is_ok()), "{name}");
         drop(held);
         assert!(bench.holds(array, at(0), sectors, 0).await);
-        // Only what a device keeps may exceed the memory.
+        // Only the buffers that a device keeps may exceed the memory.
         let kept = pool.total_bytes() - pool.free_bytes() + pool.beside_bytes();
         assert_eq!(kept > 0, fate == Fate::Hangs, "{kept} bytes kept: {name}");
         let over = pool.over_bytes_max();

@@ -1,5 +1,5 @@
-//! What a rebuild or a scrub at the default rate costs those who use the array meanwhile,
-//! in virtual time, on models of 15,000 rpm drives.
+//! The cost of a rebuild or a scrub at the default rate to the array's clients, in virtual time, on
+//! models of 15,000 rpm drives.
 
 use crate::common::{Bench, drive};
 use block::{Device, Fua, Geometry, Lba, Nanos, Sectors, TargetId};
@@ -13,7 +13,7 @@ use std::rc::Rc;
 const MIB: u64 = 512;
 const SPAN: Nanos = Nanos::from_secs(30);
 
-/// Drives, one of them a spare, each at another point of its turn.
+/// Adds drives, one of them a spare, each at another point of its turn.
 fn drives(world: &mut World, count: usize) -> Vec<TargetId> {
     let drive = |index| {
         let phase = index as f64 / count as f64;
@@ -26,8 +26,8 @@ fn drives(world: &mut World, count: usize) -> Vec<TargetId> {
     (0..count).map(drive).collect()
 }
 
-/// Requests of 4 KiB that arrive by chance, `rate` a second for [`SPAN`], half of
-/// them writes, wherever they fall; their 99th percentile.
+/// Issues requests of 4 KiB that arrive by chance, `rate` a second for [`SPAN`], half of them
+/// writes, at random places. Returns the 99th percentile of their latency.
 async fn p99(bench: &Bench, array: &Array, rate: u64, seed: u64) -> Nanos {
     let mut rng = Rng::new(seed);
     let times = Rc::new(RefCell::new(Vec::new()));
@@ -55,7 +55,7 @@ async fn p99(bench: &Bench, array: &Array, rate: u64, seed: u64) -> Nanos {
     times[times.len() * 99 / 100]
 }
 
-/// An array of disks `0..members`, with these spares.
+/// Makes an array of disks `0..members`, with these spares.
 async fn made(bench: &Bench, level: Level, members: usize, spares: &[usize]) -> Array {
     let plan = Plan {
         name: "array".into(),

@@ -1,28 +1,28 @@
-//! Members whose metadata says what no array has written, with right checksums: what
-//! the fuzzer of `fuzz/raid` does as well.
+//! Members with metadata that no array has written, with right checksums; the fuzzer of `fuzz/raid`
+//! does the same.
 
 use crate::common::{Bench, plan, run};
 use block::{Device, Fua, Lba};
 use raid::{BLOCK_BYTES, Level, Start, assemble};
 
 const MEMBERS: usize = 3;
-/// Superblocks, bitmap and journal; less than what lies before the data.
+/// Superblocks, bitmap and journal; less than the space before the data.
 const META_BYTES: usize = 1 << 20;
 const MAP_AT: usize = 2 * BLOCK_BYTES;
 const JOURNAL_AT: usize = 4 * BLOCK_BYTES;
-/// What a record of the journal may take, with chunks of 64 sectors.
+/// Bytes of a record of the journal, with chunks of 64 sectors.
 const RECORD_BYTES: usize = BLOCK_BYTES + MEMBERS * 64 * 512;
 
-/// A number that is put over another.
+/// A number that overwrites another.
 #[derive(Clone, Copy, Debug)]
 pub struct Patch {
-    /// On which member; on all, if there are not so many.
+    /// The patched member; all of them, if there are not so many.
     pub member: u8,
-    /// In both superblocks, in a sector of the bitmap, or in the header of a record.
+    /// The patched block: both superblocks, a sector of the bitmap, or the header of a record.
     pub block: u8,
-    /// Where in that.
+    /// Offset in that.
     pub at: u16,
-    /// How many bytes it has, from 1 to 8.
+    /// Number of bytes, from 1 to 8.
     pub bytes: u8,
     pub value: u64,
 }
@@ -64,8 +64,8 @@ async fn set_meta(bench: &Bench, disk: usize, bytes: &[u8]) {
     written.unwrap();
 }
 
-/// Assembles an array of patched members and uses it: whatever comes of it, it
-/// ends, and nothing panics. Says whether there was an array.
+/// Assembles an array of patched members and uses it: the use ends, and nothing panics. Returns
+/// true if there was an array.
 async fn use_patched(bench: &Bench, degraded: bool) -> bool {
     let candidates = bench.candidates(&[0, 1, 2]);
     let start = Start::by_hand(degraded);
@@ -90,7 +90,7 @@ async fn use_patched(bench: &Bench, degraded: bool) -> bool {
     true
 }
 
-/// How many of `cases`, the patches of one array each, still make an array.
+/// Counts those of `cases`, the patches of one array each, that still make an array.
 pub fn survivors(level: Level, cases: Vec<(Vec<Patch>, bool)>) -> usize {
     let made = std::rc::Rc::new(std::cell::Cell::new(0));
     let counted = made.clone();
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Where numbers of a superblock and of a record's header begin.
+    /// Offsets of numbers in a superblock and in a record's header.
     const FIELDS: [u16; 24] = [
         32, 40, 48, 56, 57, 60, 64, 72, 76, 80, 82, 83, 84, 85, 128, 132, 136, 144, 152, 160, 168,
         640, 2176, 2184,
@@ -171,8 +171,8 @@ mod tests {
         }
     }
 
-    /// A canary: without a patch there is an array, and with one that takes the magic
-    /// of the superblocks away there is none.
+    /// A canary: without a patch there is an array, and with one that takes the magic of the
+    /// superblocks away there is none.
     #[test]
     fn patches_meet_what_they_are_aimed_at() {
         let magic = Patch {

@@ -1,5 +1,5 @@
-//! Losses of power together with a lost member or sectors that cannot be read.
-//! What a disk's cache keeps is by chance: each case is tried often.
+//! Losses of power together with a lost member or sectors that cannot be read. The part of a disk's
+//! cache that survives is random: each case is tried often.
 
 use crate::common::{Bench, after_power, drive, options, run, spoil, strike};
 use block::{Device, Extent, Fua, IoResult, Kind, Lba, Nanos, Sectors, TargetId};
@@ -11,18 +11,18 @@ use std::rc::Rc;
 
 const TRIES: u64 = 16;
 
-/// A sector of a member that holds data, near the front.
+/// Returns a data sector of a member, near the front.
 fn inside(level: Level) -> u64 {
     if level == Level::Raid5 { 6144 } else { 2048 }
 }
 
-/// `sectors` of the data of `disk` can no longer be read.
+/// Makes `sectors` of the data of `disk` unreadable.
 fn spoil_data(sim: &mut Sim, disk: TargetId, level: Level, sectors: block::Sectors) {
     let extent = Extent::new(Lba(inside(level)), sectors);
     spoil(sim, vec![(disk, extent)]);
 }
 
-/// What sector `sector` of two chunks holds after write number `which`: no two parities
+/// Returns the byte of sector `sector` of two chunks after write number `which`: no two parities
 /// are alike.
 fn byte(sector: u64, which: u8) -> u8 {
     which + 10 * (sector / 64) as u8
@@ -42,8 +42,8 @@ async fn write(
     array.write(Lba(at), buf.share(), fua).await
 }
 
-/// `sectors` of a stripe from `at` on that were written durably outlive power and
-/// any member, and what was durable beside them too.
+/// Tests that durable writes of `sectors` of a stripe from `at` on outlive power and any member,
+/// and so does durable data beside them.
 fn outlives_power_and_any_member(at: u64, sectors: u64) {
     for (seed, lost) in (0..TRIES).flat_map(|seed| (0..3).map(move |lost| (seed, lost))) {
         let (mut sim, disks) = run(seed, 1, &[8; 3], async move |bench| {
@@ -92,7 +92,7 @@ fn what_was_being_written_is_old_new_or_lost_without_any_member() {
                 timer.sleep(cut).await;
                 control.cut_power(None);
             });
-            // It may be cut short.
+            // The write may be cut short.
             let _ = write(&bench, &array, (0, len), 2, Fua::No).await;
             bench.sleep(1).await;
         });
@@ -118,8 +118,8 @@ fn what_was_being_written_is_old_new_or_lost_without_any_member() {
     assert!(!message.contains(&0), "lost, old and new: {message:?}");
 }
 
-/// A member is missing, and power goes amid a write of a stripe or nearly all of it: of that
-/// the record leaves out what follows from the rest.
+/// A member is missing, and power goes amid a write of a stripe or nearly all of it. The record
+/// leaves out the parity that follows from the data.
 #[test]
 fn what_was_being_written_without_a_member_is_old_or_new() {
     let cases = (0..4 * TRIES).flat_map(|seed| [(seed, 128), (seed, 127), (seed, 20)]);
@@ -159,8 +159,8 @@ fn what_was_being_written_without_a_member_is_old_or_new() {
     assert!(!seen.contains(&0), "old and new: {seen:?}");
 }
 
-/// The parity's member is lost, so that what is written has no record; before any
-/// superblock says so power goes, and all members are back with it.
+/// The parity member is lost, so that the write has no record. Power goes before any superblock
+/// says so, and all members are back with it.
 #[test]
 fn what_is_written_without_its_parity_leaves_data_and_parity_that_fit() {
     // A part's parity is read before a record is written, that of the whole is not.
@@ -182,7 +182,7 @@ fn what_is_written_without_its_parity_leaves_data_and_parity_that_fit() {
         let control = sim.world().control();
         drive(&mut sim, &control, &disks, async move |bench| {
             let array = bench.assemble(&[0, 1, 2]).await.unwrap();
-            // Its region is marked from here on.
+            // The stripe's region is marked from here on.
             let beside = write(&bench, &array, (40, 8), 2, Fua::Yes).await;
             beside.unwrap();
             bench
@@ -335,8 +335,8 @@ fn sectors_that_two_members_cannot_give_are_unreadable_not_gone() {
     }
 }
 
-/// What was being written when the power went cannot be read, on any disk: what a member
-/// could not read and was written again is durable before its source is written to.
+/// The sectors being written when the power went cannot be read, on any disk. Sectors that a member
+/// could not read and that were rewritten are durable before their source is written to.
 #[test]
 fn what_was_durable_outlives_a_cut_that_spoils_all_that_was_being_written() {
     for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 3)] {
@@ -384,8 +384,8 @@ fn what_was_durable_outlives_a_cut_that_spoils_all_that_was_being_written() {
     }
 }
 
-/// A stripe that was written whole, and that no flush has covered, outlives a loss of power once
-/// a member is missing, whether it failed after the write, or while that waited for it, or for
+/// A stripe that was written whole, and that no flush has covered, outlives a loss of power once a
+/// member is missing: one that failed after the write, or while the write waited for it, or for
 /// another.
 #[test]
 fn a_whole_stripe_outlives_power_once_the_array_runs_without_a_member() {

@@ -6,8 +6,8 @@ use futures_util::future::join;
 use raid::{Level, Start};
 use sim::{Domain, Effect, Ops, Rule, When};
 
-/// Two records speak of one place, and a chunk beside it cannot be read, so that they are done
-/// again. Power goes before that is flushed, and then the chunk can be read.
+/// Two records name one place, and a chunk beside it cannot be read, so that they are done again.
+/// Power goes before that is flushed, and then the chunk can be read.
 #[test]
 fn doing_records_again_writes_nothing_older_over_what_is_durable() {
     for (seed, members) in (0..40).flat_map(|seed| [(seed, 3), (seed, 4)]) {
@@ -17,7 +17,7 @@ fn doing_records_again_writes_nothing_older_over_what_is_durable() {
             let array = bench.create(Level::Raid5, &roles, &[]).await.unwrap();
             bench.write(&array, 0, 128, 7).await.unwrap();
             array.flush().await.unwrap();
-            // The last but one has what both of the others have not.
+            // The last but one writes sectors that both of the others do not.
             for (at, len, byte) in [(0, 8, 1), (4, 12, 2), (2, 4, 3)] {
                 bench.write(&array, at, len, byte).await.unwrap();
             }
@@ -69,15 +69,15 @@ fn doing_records_again_writes_nothing_older_over_what_is_durable() {
     }
 }
 
-/// A record outlives the bit of its region: it is done with, and says so only later. Doing it
-/// again without a member changes what that member lacks then.
+/// A record outlives the bit of its region: it is done with, and says so only later. A record that
+/// is done again without a member changes data that the member lacks then.
 #[test]
 fn a_member_gets_what_doing_a_record_again_changed_while_it_was_away() {
     let all = [0, 1, 2];
     let (mut sim, disks) = run(1, 1, &[8; 3], async move |bench| {
         let array = bench.create(Level::Raid5, &all, &[]).await.unwrap();
         bench.write(&array, 0, 128, 7).await.unwrap();
-        // Its bit is cleared by then.
+        // The bit is cleared by then.
         bench.sleep(600).await;
         bench.control.cut_power(None);
         bench.sleep(1).await;
@@ -88,7 +88,7 @@ fn a_member_gets_what_doing_a_record_again_changed_while_it_was_away() {
     spoil(&mut sim, vec![(disks[1], unread)]);
     drive(&mut sim, &control, &disks, async move |bench| {
         bench.sleep(1).await;
-        // Two chunks of a stripe that was written whole: what both held is lost.
+        // Two chunks of a stripe that was written whole: the data of both is lost.
         let array = bench.start(&[1, 2], Start::Degraded).await.unwrap();
         assert!(bench.read(&array, 0, 128).await.is_err());
         array

@@ -8,11 +8,11 @@ use sim::{Effect, Ops, Rule, Sim, When};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Where data begins on a member.
+/// Beginning of the data on a member.
 const DATA_AT: [u64; 2] = [2048, 6144];
 
-/// Creates an array, then runs `test` on it while `disk` refuses writes to
-/// `sectors` of its data from `from` on.
+/// Creates an array, then runs `test` on it while `disk` refuses writes to `sectors` of its data
+/// from `from` on.
 fn refusing(
     level: Level,
     members: usize,
@@ -46,12 +46,12 @@ fn refusing(
     (sim, disks)
 }
 
-/// What a sector begins with, if it can be read.
+/// Reads the first byte of a sector, if it can be read.
 async fn first_byte(bench: &Bench, array: &Array, at: u64) -> Option<u8> {
     bench.read(array, at, 1).await.ok().map(|buf| buf[0])
 }
 
-/// What is copied already may not go with what a refused write left.
+/// Data that is copied already may differ from the remains of a refused write.
 #[test]
 fn what_a_refused_write_left_amid_a_rebuild_is_copied_again() {
     for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 4)] {
@@ -73,9 +73,9 @@ fn what_a_refused_write_left_amid_a_rebuild_is_copied_again() {
     }
 }
 
-/// A member has been filled and does not count as in sync yet, for the write-intent bitmap is
-/// still being written. A write that another one refuses then would leave that one's sectors
-/// with a parity that does not fit them.
+/// A member has been filled and does not count as in sync yet, for the write-intent bitmap is still
+/// being written. A write that another one refuses then would leave that one's sectors with a
+/// parity that does not fit them.
 #[test]
 fn nothing_is_written_while_a_filled_member_becomes_one_in_sync() {
     let (mut sim, disks) = run(1, 1, &[8; 4], async |bench| {
@@ -115,15 +115,15 @@ fn nothing_is_written_while_a_filled_member_becomes_one_in_sync() {
         assert_eq!(state, MemberState::InSync);
         let found = array.scrub(false).await.unwrap();
         assert_eq!(found.mismatches, 0, "{written:?}");
-        // It waited, and could then do without the one that refused it.
+        // The write waited, and the array could then do without the member that refused it.
         written.unwrap();
         assert!(array.report().members[0].state.is_failed());
         assert!(bench.holds(&array, 0, 8, 3).await);
     });
 }
 
-/// With three members in pairs and one missing, neither of the others can be done
-/// without, although both hold the same chunk.
+/// With three members in pairs and one missing, the array needs both others, although they hold the
+/// same chunk.
 #[test]
 fn copies_agree_after_a_write_that_one_of_them_refused() {
     refusing(Level::Raid10, 3, (2, 0, 1024), async |bench, array| {
@@ -140,7 +140,7 @@ fn copies_agree_after_a_write_that_one_of_them_refused() {
             for _ in 0..4 {
                 match (&first, bench.read(&array, at, 8).await) {
                     (Ok(first), Ok(again)) => assert!(first[..] == again[..], "sector {at}"),
-                    // What cannot be brought into agreement is not returned.
+                    // Sectors that cannot be brought into agreement are not returned.
                     (first, again) => assert!(first.is_err() && again.is_err()),
                 }
             }
@@ -231,8 +231,8 @@ fn what_was_written_before_a_refused_write_is_not_done_again_after_it() {
     }
 }
 
-/// A copy of the superblock that was torn when its member was lost would be the only
-/// one left if the power went while the other is written.
+/// The loss of a member may tear a copy of its superblock. That would be the only copy left if the
+/// power went while the other is written.
 #[test]
 fn a_member_that_returns_has_two_whole_superblocks() {
     for torn in [0, 8] {
@@ -258,7 +258,7 @@ fn a_member_that_returns_has_two_whole_superblocks() {
     }
 }
 
-/// Of what comes after, `disk` refuses `ops`.
+/// Makes `disk` refuse `ops` from here on.
 fn refuse(sim: &mut Sim, disk: TargetId, ops: Ops, within: Option<Extent>, when: When) {
     let rule = Rule {
         disk,
@@ -270,15 +270,14 @@ fn refuse(sim: &mut Sim, disk: TargetId, ops: Ops, within: Option<Extent>, when:
     strike(sim, vec![rule]);
 }
 
-/// What a member refuses that concerns all of an array: flushes, and the bitmap.
+/// Refused operations that concern all of an array: flushes, and writes of the bitmap.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Refused {
     Flush,
     Map,
 }
 
-/// What is refused so is refused to clients, unless the array can do without that
-/// member.
+/// Such a refusal is reported to clients, unless the array can do without that member.
 #[test]
 fn what_is_refused_is_reported_or_its_member_left_behind() {
     for (refused, level, members, needed) in [
@@ -322,7 +321,7 @@ fn what_is_refused_is_reported_or_its_member_left_behind() {
     }
 }
 
-/// A record's place is used again only once a flush has covered what it announced.
+/// A record's slot is used again only once a flush has covered the record's writes.
 #[test]
 fn a_full_journal_waits_for_a_flush() {
     let (mut sim, disks) = run(13, 1, &[8; 3], async |bench| {
@@ -348,7 +347,7 @@ fn a_full_journal_waits_for_a_flush() {
     });
 }
 
-/// Nothing is asked of the members of an array that nobody uses.
+/// Members of an unused array get no operations.
 #[test]
 fn an_array_that_is_not_used_leaves_its_members_alone() {
     let (mut sim, disks) = run(12, 1, &[8; 2], async |bench| {
@@ -365,7 +364,7 @@ fn an_array_that_is_not_used_leaves_its_members_alone() {
     });
 }
 
-/// A device says once that it lost writes: also if it was asked by the array itself.
+/// A device reports once that it lost writes: also if the array itself asked for the flush.
 #[test]
 fn a_flush_that_failed_for_the_array_itself_is_reported_to_its_user() {
     let (mut sim, disks) = run(14, 1, &[8; 2], async |bench| {
@@ -385,7 +384,7 @@ fn a_flush_that_failed_for_the_array_itself_is_reported_to_its_user() {
     drive(&mut sim, &control, &disks, async |bench| {
         let array = bench.assemble(&[0, 1]).await.unwrap();
         bench.write(&array, 0, 8, 5).await.unwrap();
-        // Until the bits are to be cleared, for which it flushes.
+        // Until the bits are to be cleared, which needs a flush.
         bench.sleep(20_000).await;
         assert!(array.report().members[0].state.is_failed());
         array.flush().await.unwrap_err();
@@ -393,8 +392,8 @@ fn a_flush_that_failed_for_the_array_itself_is_reported_to_its_user() {
     });
 }
 
-/// A member that can be read alone is given back again and again, as a daemon does: that it
-/// is filled and why it fails is logged once, and again after it was whole.
+/// A member that can be read alone is given back again and again, as a daemon does. Its filling and
+/// its failure are logged once, and again after it was whole.
 #[test]
 fn a_member_that_takes_no_write_is_reported_once() {
     let (mut sim, disks) = run(15, 1, &[8; 2], async |bench| {

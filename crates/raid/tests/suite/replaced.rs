@@ -1,4 +1,4 @@
-//! Members in sync that are replaced: they serve until the other one is whole.
+//! Members in sync that are replaced: they serve until the new one is whole.
 
 use crate::common::{Bench, after_power, drive, run, spoil, strike};
 use block::{Device, Extent, Kind, Lba, Nanos, Sectors};
@@ -9,7 +9,7 @@ use sim::{Domain, Effect, Ops, Rule, When};
 const LEVELS: [(Level, usize); 3] = [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 3)];
 const SECTORS: u64 = 4096;
 
-/// Where data of the first member begins, and some of it lies.
+/// Returns the beginning of the data on the first member, which holds data of the array there.
 fn data_at(level: Level) -> u64 {
     if level == Level::Raid5 { 4096 } else { 2048 }
 }
@@ -33,7 +33,7 @@ async fn begin(bench: &Bench, array: &Array, new: usize) {
     array.replace(1, new, bench.uuid(), true).await.unwrap();
 }
 
-/// A planned exchange while another member has a sector that cannot be read.
+/// A planned replacement while another member has a sector that cannot be read.
 #[test]
 fn nothing_is_lost_if_a_member_in_sync_is_replaced() {
     for (level, members) in LEVELS {
@@ -66,7 +66,7 @@ fn nothing_is_lost_if_a_member_in_sync_is_replaced() {
     }
 }
 
-/// Where the old one cannot be read the new one gets what the others have.
+/// Where the old member cannot be read, the new one gets the data of the others.
 #[test]
 fn what_the_replaced_member_cannot_read_comes_from_the_others() {
     for (level, members) in LEVELS {
@@ -89,7 +89,7 @@ fn what_the_replaced_member_cannot_read_comes_from_the_others() {
     }
 }
 
-/// Each sector that is written while the exchange goes on is on the new one.
+/// Each sector that is written during the replacement is on the new one.
 #[test]
 fn what_is_written_meanwhile_is_on_both() {
     for (level, members) in LEVELS {
@@ -119,7 +119,7 @@ fn what_is_written_meanwhile_is_on_both() {
             bench.settled(&array).await;
             let found = array.scrub(false).await.unwrap();
             assert_eq!(found.mismatches, 0, "{level:?}");
-            // What the others hold of it is not asked.
+            // The others' copies of these sectors are not read.
             array.fail(0).await.unwrap();
             for at in (0..SECTORS).step_by(256) {
                 assert!(
@@ -132,7 +132,7 @@ fn what_is_written_meanwhile_is_on_both() {
     }
 }
 
-/// Either of the two is lost while the exchange goes on.
+/// Either of the two is lost during the replacement.
 #[test]
 fn an_exchange_outlives_either_of_the_two() {
     for ((level, members), new_is_lost) in LEVELS
@@ -181,7 +181,7 @@ fn an_exchange_outlives_either_of_the_two() {
     }
 }
 
-/// A start finds the exchange done, or not begun, and nothing missing.
+/// A start finds the replacement done, or not begun, and nothing missing.
 #[test]
 fn power_that_goes_amid_an_exchange_leaves_every_member_in_sync() {
     let mut ended = [0; 2];
@@ -237,14 +237,14 @@ fn power_that_goes_amid_an_exchange_leaves_every_member_in_sync() {
     assert!(!ended.contains(&0), "not begun, done: {ended:?}");
 }
 
-/// Writes of RAID 5 are under way, with their records on the old one, when all is copied:
-/// it serves until they have ended, for the new one has no record of them.
+/// Writes of RAID 5 are in flight, with their records on the old member, when all is copied. The
+/// old member serves until they have ended, for the new one has no record of them.
 #[test]
 fn no_write_is_under_way_when_a_role_changes_hands() {
     let (mut sim, disks) = run(1, 1, &[8; 4], async |bench| {
         fill(&bench, Level::Raid5, 3).await;
     });
-    // What the first stripes have on the other two is written slowly.
+    // The first stripes' data on the other two is written slowly.
     let slow = |disk: usize| Rule {
         disk: disks[disk],
         ops: Ops::Writes,
@@ -290,15 +290,15 @@ fn no_write_is_under_way_when_a_role_changes_hands() {
     });
 }
 
-/// A device that was a member and takes the place of another leaves its records behind:
-/// a start without a member does none of them again.
+/// A device that was a member and takes the place of another loses its records: a start without a
+/// member does none of them again.
 #[test]
 fn nothing_is_done_again_from_the_journal_of_a_device_that_was_a_member() {
     let (mut sim, disks) = run(1, 1, &[8; 4], async |bench| {
         let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
         bench.write(&array, 0, SECTORS, 1).await.unwrap();
         array.flush().await.unwrap();
-        // Records of the stripes whose parity the second has, which stay open on it.
+        // Records of the stripes with parity on the second member; they stay open on it.
         for round in 0..4 {
             for stripe in (0..SECTORS / 128).filter(|n| array.shape().stripe(*n).parity == 1) {
                 let (at, byte) = (128 * stripe + 3, 2 + round);
@@ -324,8 +324,8 @@ fn nothing_is_done_again_from_the_journal_of_a_device_that_was_a_member() {
     });
 }
 
-/// The other leg is lost as it is to learn of the exchange: it would take the old one, which
-/// waits for nobody any more, for current.
+/// The other leg is lost as it is to learn of the replacement: it would consider the old one, which
+/// waits for no other any more, as current.
 #[test]
 fn no_leg_is_lost_to_one_that_it_has_not_heard_of() {
     let (mut sim, disks) = run(1, 1, &[8; 3], async |bench| {

@@ -1,4 +1,4 @@
-//! What a scrub finds, and which bytes a repair trusts.
+//! Findings of a scrub, and the bytes that a repair trusts.
 
 use crate::common::{Bench, drive, options, refused, run, spoil, strike};
 use crate::faulty::{Op, faulty, slow};
@@ -9,7 +9,7 @@ use sim::{Effect, Ops, Rule, When};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Where data begins on a member, of three with a journal.
+/// Returns the beginning of the data on a member, of three with a journal.
 fn data_at(level: Level) -> u64 {
     if level == Level::Raid5 { 4096 } else { 2048 }
 }
@@ -25,7 +25,7 @@ async fn corrupt(bench: &Bench, level: Level, disk: usize, (from, sectors): (u64
 
 #[test]
 fn a_scrub_counts_mismatches_and_a_repair_trusts_most_copies_or_the_data() {
-    // What the first sector that is wrong holds in the end.
+    // The bytes of the first wrong sector in the end.
     for (level, members, disk, right) in [
         (Level::Raid1, 2, 1, 1),
         // Of two the first is trusted, right or not.
@@ -33,7 +33,7 @@ fn a_scrub_counts_mismatches_and_a_repair_trusts_most_copies_or_the_data() {
         (Level::Raid1, 3, 0, 1),
         (Level::Raid1, 3, 2, 1),
         (Level::Raid10, 4, 3, 1),
-        // Parity, and data, which is trusted: nothing shows that it is wrong.
+        // Parity, and data, which is trusted: nothing shows that the data is wrong.
         (Level::Raid5, 3, 0, 1),
         (Level::Raid5, 3, 0, 9),
     ] {
@@ -86,7 +86,7 @@ fn what_a_scrub_cannot_read_is_written_again() {
             array.close().await.unwrap();
         });
         let sectors = |from| Extent::new(Lba(data_at(level) + from), Sectors(4));
-        // Two of them lie in what is compared at once.
+        // Two of them lie in one step of the comparison.
         let latent = [(0, 10), (1, 20), (1, 310)];
         let latent = latent
             .map(|(disk, from): (usize, u64)| (disks[disk], sectors(from)))
@@ -152,7 +152,7 @@ fn a_scrub_writes_again_what_rotted_beside_the_data() {
         });
         let places = [(0, 8), (1, 16), (members, 0)];
         if level == Level::Raid5 {
-            // The place of a record that a start does not read, for there is none.
+            // The slot of a record that a start does not read, for there is none.
             let rule = Rule {
                 disk: disks[2],
                 ops: Ops::Reads,
@@ -239,7 +239,7 @@ fn a_scrub_ends_with_its_array_and_asks_nothing_of_members_afterwards() {
     }
 }
 
-/// Where two members cannot be read a stripe is looked at block by block; a third that is lost
+/// Where two members cannot be read a stripe is compared block by block. The loss of a third
 /// meanwhile ends that, and nothing else.
 #[test]
 fn a_member_that_is_lost_while_blocks_are_looked_at_ends_no_more_than_that() {

@@ -1,4 +1,4 @@
-//! Members that do not answer and that the array cannot do without.
+//! Unresponsive members that the array needs.
 
 use crate::common::{Bench, all_hold, drive, options, run, strike};
 use block::{Extent, IoResult, Kind, Lba, Nanos, Sectors};
@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 const LEVELS: [(Level, usize); 3] = [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 3)];
-/// What ends at all ends by then.
+/// Time by which every operation that ends at all has ended.
 const LIMIT: Nanos = Nanos::from_secs(5);
 
 fn with_timeout() -> Options {
@@ -19,7 +19,7 @@ fn with_timeout() -> Options {
     }
 }
 
-/// An array that has lost its first member.
+/// Makes an array that has lost its first member.
 async fn degraded(bench: &Bench, level: Level, members: usize) -> Array {
     let all: Vec<usize> = (0..members).collect();
     let array = bench.create(level, &all, &[]).await.unwrap();
@@ -34,7 +34,7 @@ async fn degraded(bench: &Bench, level: Level, members: usize) -> Array {
     array
 }
 
-/// The role without which an array that has lost the first cannot run.
+/// Returns the role without which an array that has lost the first cannot run.
 fn needed(array: &Array) -> usize {
     let roles = 1..array.report().members.len();
     let mut needed = roles.filter(|role| !array.shape().can_run(|r| r != 0 && r != *role));
@@ -50,8 +50,8 @@ async fn in_time(bench: &Bench, what: &str, asked: impl Future<Output = IoResult
     assert!(text.contains("bring it back"), "{what}: {text}");
 }
 
-/// One member is lost and another, which is needed, hangs for good. Whoever asks for a change
-/// of members gets an error that names it; requests wait for it, and succeed once it answers.
+/// One member is lost and another, which is needed, hangs for good. Changes of members fail with an
+/// error that names the hanging member; requests wait for it, and succeed once it answers.
 #[test]
 fn nobody_is_kept_waiting_for_a_member_that_hangs_but_requests() {
     for (level, members) in LEVELS {
@@ -113,7 +113,7 @@ fn a_start_does_not_wait_for_a_member_that_hangs_and_nothing_of_it_lands_later()
                 bench.assemble_with(candidates, with_timeout())
             };
             in_time(&bench, "a start", async { start().await.map(drop) }).await;
-            // Another one waits for that, or is refused.
+            // Another start waits for that, or is refused.
             let soon = Nanos::from_millis(5);
             let array = match bench.env.timer.timeout(soon, Box::pin(start())).await {
                 Some(Ok(array)) => array,
@@ -132,7 +132,7 @@ fn a_start_does_not_wait_for_a_member_that_hangs_and_nothing_of_it_lands_later()
     }
 }
 
-/// One is released although a member never answers what it was asked.
+/// An array is released although an operation on a member never ends.
 #[test]
 fn an_array_releases_a_member_that_hangs() {
     for (level, members) in LEVELS {

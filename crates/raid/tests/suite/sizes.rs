@@ -14,8 +14,8 @@ fn of_drives(level: Level) -> Plan {
     }
 }
 
-/// A bit of 20 TB says where to look to within 64 MiB, and it survives a loss of power
-/// whichever block of the bitmap it is in.
+/// A bit of 20 TB narrows the search to 64 MiB, and survives a loss of power whichever block of the
+/// bitmap it is in.
 #[test]
 fn a_write_to_a_large_array_leaves_little_to_compare_or_to_fill() {
     for level in [Level::Raid1, Level::Raid5] {
@@ -26,7 +26,7 @@ fn a_write_to_a_large_array_leaves_little_to_compare_or_to_fill() {
             let end = array.geometry().sectors.0;
             let superblock = examine(&bench.env, &bench.candidate(0).device).await;
             let region = superblock.unwrap().expect("a superblock").region;
-            // One of 40 TB has as many regions as there may be.
+            // An array of 40 TB has as many regions as there may be.
             let most = if level == Level::Raid1 { 64 } else { 80 };
             assert!(region.bytes() <= most * MIB, "{region:?}");
             bench.write(&array, 0, 8, 1).await.unwrap();

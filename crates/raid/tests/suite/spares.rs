@@ -1,4 +1,4 @@
-//! When a spare takes a place, and what it costs.
+//! Activation of spares: its conditions and its cost.
 
 use crate::common::{Bench, drive, options, run};
 use crate::faulty::{Op, faulty, switched};
@@ -10,8 +10,8 @@ fn is_filling(array: &Array, role: usize) -> bool {
     matches!(state, MemberState::Rebuilding { .. })
 }
 
-/// A copy less is worse than copies that may differ, which are compared at the pace that
-/// clients leave.
+/// A copy less is worse than copies that may differ, which are compared at the pace that clients
+/// leave.
 #[test]
 fn a_spare_is_activated_before_copies_are_compared() {
     let (mut sim, disks) = run(1, 1, &[9; 5], async |bench| {
@@ -57,8 +57,8 @@ fn a_spare_is_activated_before_copies_are_compared() {
     });
 }
 
-/// Copies that differ after a crash, all over: the spare that was filled from them while
-/// they were compared has what is served.
+/// Copies that differ after a crash, all over: the spare that was filled from them while they were
+/// compared has the data that is served.
 #[test]
 fn a_spare_filled_from_copies_that_differ_has_what_is_served() {
     let (mut sim, disks) = run(7, 1, &[9; 5], async |bench| {
@@ -156,7 +156,7 @@ fn a_member_that_stays_away_is_replaced_when_its_time_is_over() {
     });
 }
 
-/// It does answer, and is not to be waited for.
+/// A member that was taken out by hand does answer, and is not to be waited for.
 #[test]
 fn a_member_that_was_taken_out_by_hand_is_replaced_at_once() {
     mirror_with_spare(async |bench| {
@@ -168,7 +168,7 @@ fn a_member_that_was_taken_out_by_hand_is_replaced_at_once() {
     });
 }
 
-/// Waits until `role` is filled by what was a spare.
+/// Waits until `role` is filled by a former spare.
 async fn until_filled(bench: &Bench, array: &Array) {
     for _ in 0..10_000 {
         if array.is_settled() {
@@ -179,8 +179,7 @@ async fn until_filled(bench: &Bench, array: &Array) {
     panic!("never filled: {:#?} {:#?}", array.report(), array.events());
 }
 
-/// The one that the spare is to be filled from refuses its superblock for a moment: that is no
-/// fault of the spare.
+/// The source of the spare's data refuses its superblock for a moment: the spare is not blamed.
 #[test]
 fn a_spare_waits_while_another_member_refuses_its_superblock() {
     for (level, members) in [(Level::Raid1, 2), (Level::Raid5, 3)] {
@@ -210,7 +209,7 @@ fn a_spare_waits_while_another_member_refuses_its_superblock() {
     }
 }
 
-/// A spare of the array that is given again needs no leave to be overwritten.
+/// A spare of the array that is given again may be overwritten without a permission.
 #[test]
 fn a_spare_that_was_forgotten_is_taken_back() {
     run(6, 1, &[8; 4], async |bench| {
@@ -227,8 +226,8 @@ fn a_spare_that_was_forgotten_is_taken_back() {
     });
 }
 
-/// Both members of a mirror refuse writes for a moment, one of them for good: with the other,
-/// which missed nothing that was acknowledged, the array goes on once it is assembled again.
+/// Both members of a mirror refuse writes for a moment, one of them for good. The other missed
+/// nothing that was acknowledged: the array goes on with it once it is assembled again.
 #[test]
 fn a_mirror_whose_members_both_refuse_writes_goes_on_with_the_sound_one() {
     run(7, 1, &[8; 3], async |bench| {
@@ -258,7 +257,7 @@ fn a_mirror_whose_members_both_refuse_writes_goes_on_with_the_sound_one() {
     });
 }
 
-/// One that has shrunk, or has larger blocks, could take no place.
+/// A spare that has shrunk, or has larger blocks, could take no place.
 #[test]
 fn a_spare_that_has_changed_is_left_out_at_a_start() {
     for (mib, block) in [(4, 1), (8, 8)] {

@@ -1,4 +1,4 @@
-//! What two disks gain over one for a stream, in virtual time, on models of them.
+//! The gain of two disks over one for a stream, in virtual time, on models of them.
 
 use crate::common::{Bench, drive};
 use block::{Device, Geometry, Lba, Nanos, Sectors};
@@ -13,8 +13,8 @@ use std::rc::Rc;
 const READ_BYTES: u64 = 256 << 10;
 const READS: u64 = 4000;
 
-/// Reads of a stream that `threads` share, one request each at a time: reads a
-/// second, and the reads of each leg.
+/// Reads a stream that `threads` share, one request each at a time. Returns the reads a second, and
+/// the reads of each leg.
 async fn stream(bench: &Bench, array: &Array, threads: usize) -> (f64, Vec<u64>) {
     let counts = || array.report().members.into_iter().map(|m| m.counts.reads);
     let before: Vec<_> = counts().collect();
@@ -78,7 +78,7 @@ fn a_deep_stream_gains_from_a_second_disk_and_a_shallow_one_stays() {
     assert!(deep > 1.8 * shallow, "{deep:.0} of {shallow:.0}");
 }
 
-/// Of members without heads too: what one reads ahead the other need not.
+/// Of members without heads too: data that one reads ahead the other need not read.
 #[test]
 fn a_sequence_stays_on_a_leg_and_jumps_take_turns() {
     crate::common::run(2, 1, &[8, 8], async |bench| {

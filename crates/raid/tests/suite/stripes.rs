@@ -1,4 +1,4 @@
-//! What RAID 5 does and need not do for a stripe.
+//! Operations of RAID 5 for a stripe, and operations that it can do without.
 
 use crate::common::{Bench, drive, plan, run, strike};
 use block::{Extent, Kind, Lba, Sectors};
@@ -7,12 +7,11 @@ use sim::{Effect, Ops, Rule, When};
 
 /// A stripe's data on three members with chunks of 64 sectors.
 const STRIPE: u64 = 128;
-/// Where records begin on a member, and the sectors of each.
+/// Beginning of the records on a member, and the sectors of each.
 const JOURNAL: u64 = 32;
 const RECORD: u64 = 8 + 3 * 64;
 
-/// Runs `test` on an array of three members while their first refuses `ops` within
-/// `within`.
+/// Runs `test` on an array of three members while their first refuses `ops` within `within`.
 fn refusing(
     (ops, when): (Ops, When),
     within: &[Option<Extent>],
@@ -37,7 +36,7 @@ fn refusing(
     });
 }
 
-/// The stripe of which the first member has the parity.
+/// Returns the stripe of which the first member has the parity.
 fn stripe_of_the_first(array: &Array) -> u64 {
     let stripe = (0..3).find(|number| array.shape().stripe(*number).parity == 0);
     stripe.expect("parity takes turns") * STRIPE
@@ -60,7 +59,7 @@ fn only_a_part_of_a_stripe_is_journaled() {
     });
 }
 
-/// The sums of a stripe would not fit what a part of it makes of that.
+/// The sums of a whole stripe would not fit its data after a write of a part.
 #[test]
 fn a_part_of_a_stripe_waits_until_no_record_of_the_whole_counts() {
     // A start flushes twice.

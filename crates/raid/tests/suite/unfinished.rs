@@ -1,4 +1,4 @@
-//! What becomes of members while superblocks that speak of them are being written.
+//! The fate of members while superblocks that name them are being written.
 
 use crate::common::{Bench, after_power, drive, run, strike};
 use block::{Device, Extent, Kind, Lba, Nanos, Sectors, TargetId};
@@ -21,22 +21,22 @@ fn superblocks(disk: TargetId, when: When, effect: Effect) -> Rule {
     }
 }
 
-/// Superblocks of `disks` are written within 20 ms.
+/// Delays writes of superblocks of `disks` by 20 ms.
 fn slow(disks: &[TargetId]) -> Vec<Rule> {
     let delay = Effect::Delay(Nanos::from_millis(20));
     let rule = |disk: &TargetId| superblocks(*disk, When::Always, delay);
     disks.iter().map(rule).collect()
 }
 
-/// The array of the second disk alone, which has its power back.
+/// Starts the array of the second disk alone, which has its power back.
 async fn assemble_second(bench: &Bench) -> Array {
     bench.sleep(1).await;
     let start = Start::Degraded;
     bench.start(&[1], start).await.unwrap()
 }
 
-/// Two mirrored disks that hold 1; then a start that is cut short when only the first
-/// has its superblock for certain, after which only the second is there.
+/// Makes two mirrored disks that hold 1, and a start that is cut short when only the first has its
+/// superblock for certain. After that only the second is there.
 fn cut_in_a_start(seed: u64) -> (Sim, Vec<TargetId>) {
     let (mut sim, disks) = run(seed, 1, &[8; 2], async |bench| {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
@@ -59,7 +59,7 @@ fn cut_in_a_start(seed: u64) -> (Sim, Vec<TargetId>) {
     (sim, disks)
 }
 
-/// The number of its event may be that of the start that followed without it.
+/// The number of the member's event may be that of the start that followed without it.
 #[test]
 fn a_member_that_alone_began_an_event_is_not_taken_for_the_truth_of_it() {
     for seed in 0..TRIES {
@@ -102,8 +102,8 @@ fn a_member_that_alone_began_an_event_may_return() {
     }
 }
 
-/// A member takes a superblock that another one refuses and is lost, and the other then
-/// takes the next one: of the same event, for the one before was never done with.
+/// A member takes a superblock that another one refuses and is lost, and the other then takes the
+/// next one: of the same event, for the one before was never done with.
 #[test]
 fn of_one_event_what_was_written_last_is_the_truth() {
     let mut refused = 0;
@@ -151,9 +151,9 @@ fn of_one_event_what_was_written_last_is_the_truth() {
     assert!(refused > 0, "no superblock was refused in time");
 }
 
-/// The first member, which the array cannot do without, may be one event behind, and
-/// refuses some of what a start writes beside the data. The start may fail, but leaves
-/// it no further behind: the next one succeeds.
+/// The first member, which the array needs, may be one event behind, and refuses some writes of a
+/// start beside the data. The start may fail, but leaves the member no further behind: the next one
+/// succeeds.
 #[test]
 fn starts_that_a_member_refuses_leave_it_no_further_behind() {
     let mut failed = 0;
@@ -202,7 +202,7 @@ fn starts_that_a_member_refuses_leave_it_no_further_behind() {
     assert!(failed > 20, "only {failed} starts were refused");
 }
 
-/// Its journal is wiped then, which must not be before its loss is known.
+/// The member's journal is wiped then, which must not be before its loss is known.
 #[test]
 fn a_member_that_is_lost_and_back_at_once_keeps_its_records_until_the_loss_is_known() {
     for seed in 0..TRIES {

@@ -1,5 +1,4 @@
-//! Members that are said to read as zeroes are taken at their word, but for a
-//! sample.
+//! Members that are declared to read as zeroes are trusted, but for a sample.
 
 use crate::common::{Bench, plan, refused, run};
 use block::{Device, Fua, IoResult, Lba};

@@ -1,5 +1,5 @@
-//! The devices of a search: they answer at once, and note which superblocks were in
-//! flight together.
+//! The devices of a search: they answer at once, and note the superblocks that were in flight
+//! together.
 
 use super::{Bits, Copies, MEMBERS_MAX};
 use crate::superblock::Superblock;
@@ -14,7 +14,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// The array.
+/// Identity of the array.
 pub const ARRAY: Uuid = Uuid::from_bytes([99; 16]);
 
 /// A write of a superblock that one poll of the array has asked for.
@@ -25,7 +25,7 @@ pub struct Wrote {
     pub superblock: Rc<Superblock>,
 }
 
-/// The devices, and what was written to them since the last event began.
+/// The devices, and the writes to them since the last event began.
 #[derive(Default)]
 pub struct World {
     pub copies: [Copies; MEMBERS_MAX],
@@ -34,7 +34,7 @@ pub struct World {
     pub going: Bits,
     pub round: usize,
     pub wrote: Vec<Wrote>,
-    /// How often the maps were written of those that are read.
+    /// Number of writes of the maps that are read.
     pub map_writes: u32,
 }
 
@@ -45,7 +45,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Answers at the next poll, so that what is asked for at once is in flight at once.
+    /// Answers at the next poll, so that requests of one poll are in flight together.
     async fn answer(&self) -> IoResult {
         let mut polled = false;
         std::future::poll_fn(|_| match std::mem::replace(&mut polled, true) {
@@ -107,7 +107,7 @@ impl Device for Disk {
     }
 }
 
-/// Runs what is waited for alone, with a stopped clock: nothing is supervised.
+/// Runs one future alone, with a stopped clock: nothing is supervised.
 pub struct Alone;
 
 impl Executor for Alone {

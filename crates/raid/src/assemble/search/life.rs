@@ -1,4 +1,4 @@
-//! One life of an array: a start, and what happens until it ends.
+//! One life of an array: a start, and the events until it ends.
 
 use super::devices::{World, run};
 use super::{Bits, Copies, MEMBERS_MAX, Search, State, Truth, bits, in_sync, put};
@@ -11,20 +11,20 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::rc::Rc;
 
-/// What happens while an array runs.
+/// An event while an array runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A client's write, which is acknowledged if the array can.
     Write,
-    /// A member answers no more, at once or from its second superblock to come on.
+    /// A member answers no more, at once or from its second next superblock on.
     Lose(usize, bool),
     /// The same of a member that the array has just been started with.
     LoseFirst(usize, bool),
-    /// A superblock is written although nobody has missed a lost member yet.
+    /// A superblock is written although no request has missed a lost member yet.
     Notice,
     /// A member is given to the array again.
     Return(usize),
-    /// What is being filled is filled.
+    /// The members that are being filled are complete.
     Fill,
 }
 
@@ -33,7 +33,7 @@ pub struct Life {
     pub world: Rc<RefCell<World>>,
     pub array: Array,
     pub truth: Truth,
-    /// Whom this life goes on without by force.
+    /// The members that this life goes on without by force.
     pub apart: Bits,
 }
 
@@ -51,12 +51,12 @@ impl Life {
         live.iter().fold(0, |set, (role, _)| set | 1 << role)
     }
 
-    /// Everything that those in sync hold.
+    /// Returns all writes of the members in sync.
     pub fn held(&self) -> Bits {
         bits(self.in_sync()).fold(0, |held, role| held | self.truth.holds[role])
     }
 
-    /// Takes those in sync for part of this life.
+    /// Counts the members in sync as part of this life.
     fn join(&mut self) {
         self.apart &= !self.in_sync();
         for role in bits(self.live()) {
@@ -64,7 +64,7 @@ impl Life {
         }
     }
 
-    /// The members that were put into roles, which are filled from here on.
+    /// Notes the members that were put into roles, which are filled from here on.
     fn filled(&mut self, whole: impl Fn(usize) -> bool) {
         for role in bits(self.live() & !self.in_sync()) {
             if whole(role) {
@@ -76,8 +76,8 @@ impl Life {
 }
 
 impl Search {
-    /// A life of `state` up to the last of `events`, which has begun with `base` on the
-    /// devices; `None` if it did not come so far.
+    /// Replays a life of `state` up to the last of `events`, which has begun with `base` on the
+    /// devices; `None` if the life did not come so far.
     pub fn replay(
         &self,
         state: &State,
@@ -134,7 +134,7 @@ impl Search {
         Some((life, base, before))
     }
 
-    /// `None` if it does not happen, or ends the life.
+    /// Returns `None` if the event does not happen, or ends the life.
     fn step(&self, life: &mut Life, event: Event) -> Option<()> {
         let (world, core) = (life.world.clone(), life.core().clone());
         let gone = |set: Bits| set & world.borrow().gone;
@@ -168,9 +168,9 @@ impl Search {
                 (core.state(role).is_failed() || gone(1 << role) != 0).then_some(())?;
                 put(&mut world.borrow_mut().gone, role, false);
                 put(&mut world.borrow_mut().going, role, false);
-                // It is as it was.
+                // The member is unchanged.
                 world.borrow_mut().map_writes = core.entry(role).map_writes;
-                // What nobody can read becomes a spare.
+                // A device without a legible superblock becomes a spare.
                 let is_member = world.borrow().copies[role].iter().any(Option::is_some);
                 (is_member && core.state(role).is_failed()).then_some(())?;
                 let candidate = self.candidate(&world, role);
@@ -185,7 +185,7 @@ impl Search {
             }
             Event::Fill => {
                 let filled = life.live() & !life.in_sync();
-                // What is lost may have been lost once all was copied.
+                // A lost member may have been lost once all was copied.
                 (filled != 0 && gone(filled) == 0).then_some(())?;
                 let held = life.held();
                 for role in bits(filled) {

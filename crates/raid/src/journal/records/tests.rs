@@ -1,10 +1,10 @@
-//! Every short story of a journal: writes of parts of stripes and of whole ones, records that
-//! land, that are refused and may have landed all the same, flushes, revocations, and a cut of
-//! the power after each step, with any of the writes under way as they were, torn or landed.
+//! Every short story of a journal: writes of parts of stripes and of whole ones, records that land,
+//! that are refused and may have landed all the same, flushes, revocations, and a cut of the power
+//! after each step, with any of the writes in flight as they were, torn or landed.
 //!
-//! What a start then finds in the slots, by the rules that it goes by (`found`), must be:
+//! The records that a start then finds in the slots, by its own rules (`found`), must be:
 //!     of a stripe that was being written, the record, or one of the whole stripe after it
-//!     nothing that, done again, would undo what was written later
+//!     nothing that, done again, would undo a later write
 //!     nothing of a write that has failed before a flush that has ended
 
 use super::*;
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashSet};
 
 const STRIPES: u64 = 2;
 
-/// What a user of the type does wrong, for a canary.
+/// A misuse of the type, for a canary.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     None,
@@ -34,7 +34,7 @@ enum Fault {
 enum Step {
     Begin(Announced),
     Lands(usize),
-    /// The member refuses it, and has what it had, something torn, or the record.
+    /// The member refuses the record, and has the old bytes, torn ones, or the record.
     Refused(usize, Written),
     /// The write in place ends.
     Ends(usize, bool),
@@ -51,7 +51,7 @@ enum Written {
 
 const WRITTEN: [Written; 3] = [Written::Before, Written::Torn, Written::All];
 
-/// What has become of what a record announced.
+/// State of the write that a record announced.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Place {
     Untouched,
@@ -65,12 +65,12 @@ enum Place {
 struct Update {
     announced: Announced,
     place: Place,
-    /// A flush that began after its end has ended.
+    /// A flush that began after the end of the write has ended.
     covered: bool,
     ended: bool,
 }
 
-/// Writes under way, by what they belong to.
+/// A record in flight.
 #[derive(Clone, Debug)]
 struct Writing {
     begun: Begun,
@@ -166,7 +166,7 @@ impl World {
         };
     }
 
-    /// Takes a step; false if it cannot be.
+    /// Takes a step; false if the step is impossible.
     fn step(&mut self, step: Step, fault: Fault) -> bool {
         match step {
             Step::Begin(announced) => {
@@ -269,7 +269,7 @@ impl World {
         true
     }
 
-    /// What is wrong after a cut of the power, if anything is.
+    /// Returns the violation after a cut of the power, if there is one.
     fn check_cut(&self, outcome: &[Written], seen: &mut Seen) -> Result<(), String> {
         let mut cut = self.clone();
         for (writing, written) in self.writing.iter().zip(outcome) {
@@ -279,7 +279,7 @@ impl World {
         seen.cuts += 1;
         seen.damaged[found.damage as usize] += 1;
         if found.damage == Damage::Unknown {
-            // Nothing is done again, or whoever starts it knows.
+            // Nothing is done again, unless a forced start accepts that.
             return Ok(());
         }
         for at in 0..STRIPES {
@@ -345,7 +345,7 @@ fn steps() -> Vec<Step> {
     steps
 }
 
-/// All worlds after so many steps; what is wrong in one, with its story.
+/// Searches all worlds after so many steps; returns the violation in one, with its story.
 fn search(slots: u64, depth: usize, fault: Fault) -> Result<Seen, String> {
     let (steps, mut seen, mut known) = (steps(), Seen::default(), HashSet::new());
     let mut worlds = vec![(World::new(slots), Vec::new())];
