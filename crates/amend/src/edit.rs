@@ -12,9 +12,9 @@ use toml_edit::{DocumentMut, Item, Value};
 /// The roles of an array by number, and the device that has each.
 pub type Roles = Vec<(u32, Option<String>)>;
 
-/// Which of `texts`, the files of a configuration, changes by `request`, and to what; `roles`
-/// names those of an array, as they are before it. The result is a file that can be read, if
-/// it was one.
+/// Applies `request` to `texts`, the files of a configuration: the index of the changed file, and
+/// its new text. `roles` names the roles of an array before the request. A readable file stays
+/// readable.
 pub fn edit(
     texts: &[&str],
     request: &Request,
@@ -138,7 +138,7 @@ pub fn edit(
                 add(list(table, "spares")?, &name);
             }
         }
-        // Until it has ended a start needs both, and takes whichever has the role.
+        // Until the exchange has ended a start needs both, and takes whichever has the role.
         Request::ReplaceMember { array, device, .. } => {
             let name = known(&mut file, others, device)?;
             let table = section(&mut file, "array", array)?;
@@ -515,7 +515,7 @@ unix = "/run/hotset/nbd.sock"
         let (at, after) = edit(&[TEXT, more], &request, &roles).unwrap();
         assert!(at == 1 && after.starts_with("# Mail.\n[[pool]]"), "{after}");
         assert!(after.contains("devices = [\"ssd1\"]") && after.contains("[[device]]"));
-        // What another file has is not written again.
+        // A device of another file is not written again.
         let old = NamedOrNew::New("name = \"ssd0\"\npath = \"/dev/nvme0n1\"\n".into());
         let (at, after) = edit(&[TEXT, more], &add("small", old), &roles).unwrap();
         assert!(at == 1 && !after.contains("[[device]]"), "{after}");

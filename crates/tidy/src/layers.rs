@@ -1,4 +1,4 @@
-//! Who may depend on whom, from the manifests.
+//! The permitted dependencies between crates, checked against the manifests.
 //!
 //! Development dependencies are free: tests may name any layer.
 
@@ -6,7 +6,7 @@ use crate::tree::{Finding, Tree, in_crate};
 use std::collections::BTreeSet;
 use toml::Table;
 
-/// What a crate may depend on.
+/// The permitted dependencies of a crate.
 enum May {
     /// These workspace crates, and any crate from elsewhere.
     Use(&'static [&'static str]),

@@ -1,5 +1,5 @@
-//! Every mutation of a set still fits the source: its file is there, and the text that
-//! it takes the place of occurs in it exactly once.
+//! Every mutation of a set still fits the source: the file exists, and the text to replace occurs
+//! in it exactly once.
 
 use crate::tree::{Finding, Tree};
 use toml::Table;

@@ -1,9 +1,8 @@
-//! Measures of the prose, as ratchets: none may rise above its limit. A limit is lowered when
-//! its measure has fallen.
-//! Comments are those of every Rust file. Sentences are those of every page, without tables,
-//! headings and code.
+//! Measures of the prose, as ratchets: none may rise above its limit. A limit is lowered when its
+//! measure has fallen. Comments are those of every Rust file. Sentences are those of every page,
+//! without tables, headings and code.
 //!
-//! Not here: words that are refused wherever they stand (`dialect`).
+//! Not here: words that are refused in any place (`dialect`).
 
 use crate::book::unfenced;
 use crate::source::{Source, words as places};
@@ -137,7 +136,7 @@ fn sentences(tree: &Tree) -> Vec<u64> {
     lengths
 }
 
-/// Types in a thousand whose name another type has as well.
+/// Types in a thousand that share their name with another type.
 fn shared(tree: &Tree) -> u64 {
     let mut names: BTreeMap<String, u64> = BTreeMap::new();
     for (path, text) in tree.ending(".rs") {
