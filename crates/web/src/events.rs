@@ -1,8 +1,8 @@
-//! What happened to a daemon: the differences between its reports, kept over restarts.
+//! Events of a daemon: the differences between its reports, kept over restarts.
 //!
 //! Invariant: an event is in the file before it is shown, unless the file cannot be written.
 //!
-//! Not here: what happens between two reports and is undone by the second.
+//! Not here: a change between two reports that is undone before the second.
 
 use crate::replace::replace;
 use control::status::Status;
@@ -16,28 +16,28 @@ use utoipa::ToSchema;
 /// Events that are kept; the file has at most twice as many lines.
 const EVENTS_MAX: usize = 1000;
 
-/// How an event is meant.
+/// The severity of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Something is lost or does not work.
+    /// A loss or a fault.
     Bad,
-    /// Something works again.
+    /// The end of a fault.
     Good,
-    /// Something was changed.
+    /// A change.
     Info,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Event {
-    /// When it was seen, in seconds since 1970.
+    /// The time of the report that showed the event, in seconds since 1970.
     pub at: u64,
-    /// How it is meant.
+    /// The severity.
     pub severity: Severity,
-    /// What it happened to.
+    /// The subject of the event.
     pub subject: String,
-    /// What happened.
+    /// The event in words.
     pub text: String,
 }
 
@@ -87,7 +87,7 @@ impl Events {
     pub fn observe(&mut self, status: Option<&Status>) {
         let facts = match status {
             Some(status) => facts(status),
-            // What was so of the rest is compared once the daemon is back.
+            // The other facts are compared once the daemon is back.
             None => {
                 let mut facts = self.facts.clone().unwrap_or_default();
                 let away = ("does not answer".to_owned(), true);
@@ -105,7 +105,7 @@ impl Events {
         }
     }
 
-    /// What is bad at the start and was not known to be so.
+    /// The bad facts at the start, without those that the last events already have.
     fn news(&self, facts: &Facts) -> Vec<Event> {
         let last = |subject: &str| self.kept.iter().rfind(|event| event.subject == subject);
         let bad = facts.iter().filter(|(_, (_, bad))| *bad);

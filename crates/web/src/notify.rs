@@ -1,13 +1,13 @@
-//! Announces troubles: one message for each that begins, and one once it has ended.
+//! Announces troubles: one message at the start of each, and one at its end.
 //!
 //! Invariants:
 //!     a trouble is announced ⟺ the file of the channel has it: so a restart repeats nothing,
 //!     and announces the end of troubles meanwhile
-//!     at most one message is on its way on each channel, and waiting messages are bounded by
+//!     at most one message is in flight on each channel, and waiting messages are bounded by
 //!     [`TROUBLES_MAX`]: a trouble that comes and goes while a message cannot be delivered is
 //!     left out
 //!
-//! Not here: the troubles of a daemon, which it lists itself; its absence alone is found here.
+//! Not here: the troubles of a daemon, which the daemon lists; its absence alone is found here.
 
 mod mail;
 mod webhook;
@@ -32,13 +32,13 @@ const TROUBLES_MAX: usize = 1000;
 const AWAY: Duration = Duration::from_secs(15);
 /// The first and the longest pause after a message that was not delivered.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(300)];
-/// How long a delivery may take.
+/// Time limit of a delivery.
 const DELIVERY_MAX: Duration = Duration::from_secs(10);
 
 /// A trouble and its subject.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct About {
-    /// As docs/troubles.md has it, or `daemon-away`.
+    /// The kind in docs/troubles.md, or `daemon-away`.
     kind: String,
     severity: String,
     subject: String,
@@ -54,19 +54,19 @@ pub struct Notice {
     event: &'static str,
     /// When that was seen, in seconds since 1970.
     at: u64,
-    /// The machine that announces it.
+    /// The machine of the server.
     host: String,
     #[serde(flatten)]
     about: About,
-    /// All of it in a line.
+    /// The whole notice in a line.
     text: String,
 }
 
-/// How notices go out.
+/// A way of delivery.
 pub trait Channel: Send + 'static {
     /// Its name in messages and in the name of its file.
     fn name(&self) -> &'static str;
-    /// Delivers one; why it was not, if so.
+    /// Delivers a notice, or returns the reason of the failure.
     fn deliver(&self, notice: &Notice) -> Result<(), String>;
 }
 

@@ -16,7 +16,7 @@ pub async fn index(headers: HeaderMap) -> Response {
     answer("index.html", &headers)
 }
 
-/// What it loads.
+/// A file that the page loads.
 pub async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
     answer(&format!("assets/{name}"), &headers)
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub struct Drill {
     #[command(flatten)]
     asked: Asked,
-    /// What the daemon's drives are
+    /// The kind of the daemon's drives
     #[arg(long, value_enum, default_value_t = Drives::Nbd)]
     drives: Drives,
     /// Where the daemon's files go, 6 MB a drive; made if missing, and overwritten

@@ -1,4 +1,4 @@
-//! `hotset explain`: why a volume, or a range of it, is cached or not.
+//! `hotset explain`: the reasons why a volume, or a range of one, is cached or not.
 
 use super::status::rule;
 use super::table::{Table, bytes};
@@ -230,7 +230,7 @@ fn reasons(explained: &Explained) -> Table {
         .map(|reason| reason.help.chars().count())
         .max()
         .unwrap_or(0);
-    // All but the first column are flush right: the last is made as wide as it is.
+    // All but the first column are flush right: padded cells put the last one flush left.
     let mut table = Table::new(&["REASON", "COUNT", &format!("{:<width$}", "MEANING")]);
     for reason in listed {
         table.row([

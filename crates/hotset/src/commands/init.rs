@@ -142,7 +142,7 @@ fn described(device: &BlockDevice, path: &Path) -> String {
 }
 
 impl First {
-    /// Whether there is a volume.
+    /// True if there is a volume.
     fn is_whole(&self) -> bool {
         self.disk.is_some() && !self.ssds.is_empty()
     }
@@ -210,7 +210,7 @@ impl First {
         text
     }
 
-    /// Writes the configuration to a new file, if it is right.
+    /// Writes the configuration to a new file, which stays only if it is right.
     pub fn write(&mut self, file: &Path) -> Result<(), Failure> {
         let parent = file
             .parent()
@@ -233,7 +233,7 @@ impl First {
             })
         })?;
         read_alone(file).map(drop).inspect_err(|_| {
-            // It is this command's own, and of no use.
+            // This command has made the file, which is of no use.
             let _ = fs::remove_file(file);
         })
     }

@@ -1,4 +1,4 @@
-//! `hotset pool inspect`: what is on a pool device, and what of it is damaged.
+//! `hotset pool inspect`: the contents of a pool device, and their damage.
 
 use crate::Failure;
 use crate::platform::claim;
@@ -238,7 +238,7 @@ fn inspect_member(
     Ok(())
 }
 
-/// What the map says of a slot.
+/// The entry of a slot in the map.
 #[derive(Default)]
 struct Slot {
     key: u64,

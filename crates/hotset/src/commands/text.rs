@@ -4,7 +4,7 @@ use control::address::NbdUri;
 use control::config::Name;
 use control::section::Section;
 
-/// A device as an argument names it.
+/// A device, named by an argument.
 pub enum Argument {
     /// One of the configuration.
     Named(String),
@@ -12,7 +12,7 @@ pub enum Argument {
     New(String, Section),
 }
 
-/// Decides what `argument` is: text with a slash is a path or an NBD URI.
+/// Reads an argument: text with a slash is a path or an NBD URI.
 pub fn argument(argument: &str, name: Option<&str>) -> Argument {
     if !argument.contains('/') {
         return Argument::Named(argument.to_owned());

@@ -1,12 +1,13 @@
 //! Volumes as block devices of this machine: the frontend of ublk.
 //!
 //! Invariants:
-//!     a device outlives its daemon: a stop answers what has begun and leaves the rest to
-//!     the next daemon, which takes the device over
+//!     a device outlives its daemon: a stop answers the requests that have begun and leaves the
+//!     rest
+//!     to the next daemon, which recovers the device
 //!     a device that is removed was withdrawn here, or by `hotset detach`
 //!
 //!     a device is of one origin, whatever its volume is called, and is never given to another
-//!     one device that cannot be had keeps no other from being served, and is tried again
+//!     one device that cannot be made keeps no other from being served, and is tried again
 //!
 //! Not here: the devices that this machine has (`devices`), what lies below a path (`stack`),
 //! the processes that start devices (`begin`).
@@ -39,13 +40,13 @@ use super::UringPlatform;
 
 /// The longest discard or zeroing of one request, which holds its range meanwhile.
 const DISCARD_MAX: Sectors = Sectors((32 << 20) / SECTOR_BYTES);
-/// How often a device that could not be had is tried again.
+/// Pause before another attempt to make a device.
 const AGAIN: Nanos = Nanos::from_secs(5);
-/// How long the start of a device waits for the ends of its volume.
+/// Time limit of reading the ends of a volume for the start of its device.
 const EDGES_MAX: Nanos = Nanos::from_secs(10);
-/// How long an attachment waits for partitions.
+/// Time limit of an attachment's search for partitions.
 const PARTITIONS_MAX: Nanos = Nanos::from_secs(5);
-/// How often it is looked whether a device that is being made is there.
+/// Interval of looks at a device that is being made.
 const TICK: Nanos = Nanos::from_millis(10);
 
 type Served = Server<Queue<UringDriver>, ServedVolume<UringDriver>>;
@@ -60,7 +61,7 @@ struct Inner {
     states: RefCell<BTreeMap<String, Entry>>,
 }
 
-/// What a volume's device has come to; the same for as long as the volume is to have it.
+/// The state of a volume's device; the same entry for as long as the volume is to have the device.
 type Entry = Rc<RefCell<State>>;
 
 #[derive(Clone)]
@@ -88,11 +89,11 @@ struct Plan {
     params: Params,
 }
 
-/// A device as far as it has come.
+/// The progress of making a device.
 #[derive(Default)]
 struct Progress {
     served: Option<Rc<Served>>,
-    /// Its number, if it was made here.
+    /// The device's number, if made here.
     made: Option<u32>,
 }
 
@@ -131,7 +132,7 @@ impl UblkFrontend {
         });
         let live: Vec<_> = live.collect();
         let attaches = |name: &str| config.attachments.iter().any(|a| a.ublk.as_str() == name);
-        // Who may not ask the driver has no devices.
+        // A process that may not ask the driver has no devices.
         let ours = devices::ours().unwrap_or_default().into_iter();
         let left = ours.filter(|(name, info)| {
             let waits = info.state != ublk::State::Dead && !devices::is_served(info);
@@ -150,7 +151,7 @@ impl UblkFrontend {
 }
 
 impl Inner {
-    /// Has the device made, again and again until it is there or not wanted any more.
+    /// Makes the device, again and again until it is there or no longer wanted.
     async fn attach(self: Rc<Self>, plan: Plan, entry: Entry) {
         let timer = self.platform.local().env().timer;
         let mut said = String::new();
@@ -191,7 +192,7 @@ impl Inner {
                     let name = plan.name.clone();
                     let looked = self.host.aside(move || {
                         begin::scan_apart(id);
-                        // It may be gone by now.
+                        // The device may be gone by now.
                         if devices::is_unread(id) {
                             let _ = devices::record(id, &name, false);
                         }
@@ -242,7 +243,7 @@ impl Inner {
                 }
                 Step::Begin(info) => {
                     progress.made = Some(info.id);
-                    // Before the block device is there, for udev reads it then.
+                    // Before the start: udev reads the name once the block device is there.
                     devices::record(info.id, name, true).map_err(to_message)?;
                     let edges = self.edges(plan).await;
                     let begun = self.host.aside(move || begin::begun(info.id, &edges));
@@ -267,7 +268,7 @@ impl Inner {
         }
     }
 
-    /// What the start of a device is answered from; nothing if the volume does not answer.
+    /// Reads the bytes for the start of a device; none if the volume does not answer.
     async fn edges(&self, plan: &Plan) -> begin::Edges {
         let timer = self.platform.local().env().timer;
         let reading = begin::Edges::read(&plan.gate);
@@ -318,7 +319,7 @@ impl Inner {
         }
     }
 
-    /// What a volume's device has come to, once it is not being made any more.
+    /// The state of a volume's device, once the device is no longer being made.
     async fn state(&self, name: &str) -> Option<State> {
         let timer = self.platform.local().env().timer;
         loop {
@@ -438,7 +439,7 @@ impl Frontend<ServedVolume<UringDriver>> for UblkFrontend {
     fn stats(&self, _status: &mut Status) {}
 }
 
-/// What the kernel gets of a device with this geometry.
+/// The parameters for the kernel of a device with this geometry.
 fn shape(geometry: &Geometry, about: &About) -> Params {
     let page = Sectors(PAGE_BYTES as u64 / SECTOR_BYTES);
     let physical = page.max(geometry.block);
@@ -458,7 +459,7 @@ fn shape(geometry: &Geometry, about: &About) -> Params {
     }
 }
 
-/// What a refused command comes to.
+/// The error of a refused removal.
 fn refused(id: u32, answer: Result<Vec<u8>, i32>) -> IoResult {
     answer.map(drop).map_err(|number| {
         let cause = std::io::Error::from_raw_os_error(number);

@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 pub struct NewMember {
     /// The device.
     device: Device,
-    /// Whether what it holds may be lost.
+    /// Overwrite the device although data on it is lost.
     #[serde(default)]
     overwrite: bool,
 }
@@ -80,7 +80,7 @@ pub async fn replace_member(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scrub {
-    /// Whether what differs is brought into agreement.
+    /// Repair differences.
     #[serde(default)]
     repair: bool,
 }

@@ -1,11 +1,11 @@
 //! The file of a history: a head, names, and for each name a ring of records for each interval.
 //!
 //! Invariants:
-//!     its size never changes
+//!     the size of the file never changes
 //!     a record is taken ⟺ its checksum is that of its bytes and of its owner's name, and its
-//!     interval belongs at its place: so one that is torn, or of a former owner, is not there
+//!     interval belongs at its place: a torn record, or one of a former owner, is not taken
 //!
-//! It is sparse: a name that is not used takes no space.
+//! The file is sparse: a name that is not used takes no space.
 //!
 //! Not here: durability. A power cut may cost the last samples.
 
@@ -50,7 +50,7 @@ const OWNERS: usize = 64;
 /// Its first bytes; the digit is the version.
 const MAGIC: &[u8; 16] = b"hotset history 1";
 const NAME_BYTES: usize = 128;
-/// The checksum and the length of a name come before it.
+/// The offset of a name, after its checksum and length.
 const NAME_AT: usize = 5;
 /// Of a record: its checksum, its interval and its figures.
 const RECORD_BYTES: usize = 8 + 4 * FIGURES;
@@ -72,8 +72,8 @@ pub struct File {
 }
 
 impl File {
-    /// The file at `path`, made if it is missing. The second is why another was found there and
-    /// set aside.
+    /// Opens the file at `path`, or makes a missing one. The second result is the reason why
+    /// another file was set aside there.
     pub fn open(path: &Path) -> Result<(File, Option<String>), String> {
         let unusable = |error: io::Error| {
             let path = path.display();
@@ -104,7 +104,7 @@ impl File {
         Ok((file, aside))
     }
 
-    /// Why the last sample was not kept, if it was not.
+    /// The reason why the last sample was not kept, if so.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
@@ -186,7 +186,7 @@ impl File {
     }
 }
 
-/// Why the file at `path` is not one of these; nothing if it is, or is not there.
+/// The reason why the file at `path` is no history of this version; `None` if it is one or missing.
 fn is_other(path: &Path) -> io::Result<Option<&'static str>> {
     let file = match fs::File::open(path) {
         Ok(file) => file,
@@ -288,7 +288,7 @@ fn decode(name: &str, ring: &Ring, at: u64, record: &[u8]) -> Option<Sample> {
     let mut words = words.iter().copied();
     let found = u32::from_le_bytes(words.next()?);
     let interval = u64::from(u32::from_le_bytes(words.next()?));
-    // What was never written is zero, and its checksum is not.
+    // The bytes of a record never written are zero; their checksum is not.
     if found != checksum(name, record) || interval % RECORDS != at {
         return None;
     }
@@ -304,7 +304,7 @@ fn decode_all(name: &str, ring: &Ring, bytes: &[u8]) -> Vec<Sample> {
         .collect()
 }
 
-/// Reads `bytes` as names and as records, with the checksums they have and with right ones.
+/// Decodes `bytes` as names and as records, with their own checksums and with right ones.
 #[cfg(any(test, feature = "fuzzing"))]
 pub fn hostile(bytes: &[u8]) {
     for entry in bytes.chunks(NAME_BYTES) {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// How the figures of several spans become that of all.
+/// Rules to merge the figures of several spans into one.
 enum Merge {
     /// The mean.
     Mean,
@@ -48,7 +48,7 @@ macro_rules! sample {
     };
 }
 
-// The order is that of the file: a change of it is another version.
+// The order is that of the file: another order is another version of the file.
 sample! {
     reads_s, Mean, "Reads of clients a second.";
     writes_s, Mean, "Writes of clients a second.";

@@ -25,7 +25,7 @@ const AUTHORITIES: [&str; 3] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// The refusal of a malformed URL, without the URL, which may have a secret in it.
+/// The refusal of a malformed URL, without the URL, which may contain a secret.
 const WRONG: &str =
     "the webhook is no URL of http or https; give one such as https://example.com/hook";
 
@@ -33,7 +33,7 @@ const WRONG: &str =
 pub struct Webhook {
     authority: Authority,
     path: String,
-    /// How https is spoken, if it is.
+    /// The side of TLS, for https.
     tls: Option<TlsConnector>,
     runtime: Runtime,
 }
@@ -76,7 +76,8 @@ impl Webhook {
         }
     }
 
-    /// Posts over `stream`. A redirect is not followed: notices go to the address of the operator alone.
+    /// Posts over `stream`. A redirect is not followed: notices go to the address of the operator
+    /// alone.
     async fn exchange(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin,
@@ -97,7 +98,7 @@ impl Webhook {
             answer = &mut answer => answer?,
             ended = connection => {
                 ended?;
-                // It may have come just before.
+                // The answer may have come just before.
                 answer.await?
             }
         };

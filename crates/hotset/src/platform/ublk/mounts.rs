@@ -12,9 +12,9 @@ const MOUNTS: &str = "/proc/self/mountinfo";
 pub struct Mount {
     /// The number of its device.
     pub number: String,
-    /// Where it is mounted.
+    /// The mount point.
     pub at: PathBuf,
-    /// What is mounted, as the file system calls it.
+    /// The source, as the file system calls it.
     pub source: String,
     /// The options of the file system.
     pub options: String,
