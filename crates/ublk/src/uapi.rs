@@ -1,7 +1,7 @@
 //! Linux's `include/uapi/linux/ublk_cmd.h`, as far as used: numbers and layouts.
 //!
-//! Invariant: an encoded structure has the length of the kernel's structure, and `decode(encode(x))
-//! == x`.
+//! Invariant: an encoded structure has the length of the kernel's structure, and
+//! `decode(encode(x)) == x`.
 //!
 //! All integers are in the machine's byte order.
 

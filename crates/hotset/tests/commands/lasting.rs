@@ -255,7 +255,7 @@ fn a_mode_that_does_not_agree_with_the_configuration_is_refused_as_check_would()
     daemon.stop();
 }
 
-/// What the daemon answers to a request.
+/// The daemon's answer to a request.
 fn ask(place: &Place, request: &Value) -> Value {
     let mut stream = UnixStream::connect(place.path("control")).unwrap();
     writeln!(stream, "{request}").unwrap();
@@ -264,7 +264,7 @@ fn ask(place: &Place, request: &Value) -> Value {
     serde_json::from_str(&line).unwrap()
 }
 
-/// Whether the file, and what the daemon knows of it, say the mode that the volume has.
+/// True if the file, and the daemon's copy of it, have the volume's mode.
 fn agrees(daemon: &Daemon) -> bool {
     let place = daemon.place;
     let text = fs::read_to_string(place.path("hotset.toml")).unwrap();

@@ -63,7 +63,7 @@ fn a_pool_device_killed_under_load_costs_no_error() {
     assert_eq!(status["pools"][0]["counters"]["devices_ejected"], 1);
     println!("the longest request took {stall_s:.3} s");
     let log = daemon.stop();
-    // What comes first: a hit that is late, or the refusal to connect again.
+    // The first report: a late hit, or the refusal to connect again.
     let said = [
         "of pool fast is too slow and is gone round",
         "was ejected from pool fast (gone)",
@@ -71,7 +71,7 @@ fn a_pool_device_killed_under_load_costs_no_error() {
     assert!(said.iter().any(|said| log.contains(said)), "{log}");
 }
 
-/// Reads that an NBD origin owes while it is down are answered when it is back.
+/// Reads that wait for an NBD origin while it is down are answered when it is back.
 #[test]
 fn an_nbd_origin_that_restarts_costs_no_read() {
     let place = Place::usual();
@@ -208,7 +208,7 @@ fn owed(daemon: &Daemon<'_>) -> u64 {
     log_of(daemon)["owed_bytes"].as_u64().unwrap()
 }
 
-/// Writes what the origin does not get, kills the daemon, and returns what the volume holds.
+/// Writes data that the origin does not get, kills the daemon, and returns the volume's contents.
 fn owe(place: &Place, server: &Process) -> Vec<u8> {
     let mut bytes = noise(1, 24 << 20);
     std::fs::write(place.path("first"), &bytes).unwrap();
@@ -377,7 +377,7 @@ fn what_owes_something_is_served_by_its_log_or_not_at_all() {
     place.serve().stop();
 }
 
-/// A journaled volume whose log is lost: reported without a change, and given up by a command.
+/// A journaled volume without its log: reported without a change, and given up by a command.
 #[test]
 fn a_log_that_is_lost_is_given_up_and_its_journal_replayed() {
     let (place, server) = write_back();
