@@ -83,7 +83,7 @@ pub fn edit(
             if let Some(device) = device {
                 append_new(&mut file, others, device)?;
             }
-            // One that the daemon does not serve is put in its place.
+            // A section of that name, which the daemon does not serve, is replaced.
             let name = Volume::parse(volume)?.name.value;
             remove_all(&mut file, "volume", |table| is_named(table, name.as_str()))?;
             append(&mut file, "volume", volume)?;
@@ -171,7 +171,7 @@ pub fn edit(
     }
 }
 
-/// Which file has the section that changes; of one that is new, the first.
+/// Returns the index of the file with the section to change; a new section goes to the first file.
 fn holder(files: &[DocumentMut], request: &Request) -> Result<usize, String> {
     let (kind, name) = match request {
         Request::SetMode { volume, .. }
@@ -258,7 +258,7 @@ unix = "/run/hotset/nbd.sock"
         NamedOrNew::New(format!("name = \"{name}\"\npath = \"/dev/{name}\"\n"))
     }
 
-    /// Lines that were taken away and put in.
+    /// The removed lines and the added ones.
     fn changed(after: &str) -> (Vec<&str>, Vec<&str>) {
         let gone = TEXT
             .lines()
@@ -336,7 +336,7 @@ unix = "/run/hotset/nbd.sock"
             let ended = with(&begun, exchanged("b", "c")).unwrap();
             assert_eq!(lists(&ended), ["a c", ""]);
             assert!(ended.contains("members = [\"a\", \"c\"] # both in bay 2"));
-            // Of one that is cancelled the old one stays.
+            // A cancelled exchange leaves the old member.
             let ended = with(&begun, exchanged("c", "b")).unwrap();
             assert_eq!(lists(&ended), ["a b", ""]);
             // A spare that serves is exchanged like any other.

@@ -125,7 +125,7 @@ impl Draft {
         let edited = edit(&files).map_err(|why| format!("{} {why}", main.display()));
         let (at, after) = edited?;
         let file = files.iter().nth(at).expect("one of these").clone();
-        // A link stays one.
+        // A link stays a link.
         let path =
             fs::canonicalize(&file.path).map_err(|error| fails(&file.path, "read", error))?;
         let beside = Beside::write(&path, &after);

@@ -36,7 +36,7 @@ pub(crate) fn is_door(table: &Table, volume: &str) -> bool {
     text("ublk") == Some(volume) || guest == Some(volume)
 }
 
-/// Every section of a kind; made if there is none.
+/// Returns the sections of a kind; adds an empty list if there are none.
 pub(crate) fn sections<'a>(
     file: &'a mut DocumentMut,
     kind: &str,
@@ -186,7 +186,7 @@ pub(crate) fn append_new(
     }
 }
 
-/// The name of a device, which the file has in the end.
+/// Returns the name of a device, and adds a new device to the file.
 pub(crate) fn known(
     file: &mut DocumentMut,
     others: &[DocumentMut],
@@ -227,7 +227,7 @@ pub(crate) fn add(list: &mut Array, name: &str) {
         return;
     };
     let mut value = Value::from(name);
-    // A comment in the line of the last one stays there.
+    // A comment in the line of the last name stays there.
     *value.decor_mut() = Decor::new(format!("{of_last}\n{indent}"), "");
     list.push_formatted(value);
     list.set_trailing(format!("\n{rest}"));

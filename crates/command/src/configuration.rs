@@ -34,8 +34,8 @@ pub fn read(file: &Path) -> Result<Config, Failure> {
     judged(file, judge).map_err(Failure::Usage)
 }
 
-/// Reads a configuration that can be served: a device that cannot be used keeps but its
-/// own volume from that. `is_listened` says whether a process goes on to listen on a unix socket.
+/// Reads a configuration to be served. A device that cannot be used keeps only its own volume from
+/// being served. `is_listened` tests for a process that goes on to listen on a unix socket.
 pub fn read_to_serve(file: &Path, is_listened: fn(&Path) -> bool) -> Result<Config, Failure> {
     let judge = |files: &Files, drives: &[&str]| check_to_serve(files, drives, is_listened);
     judged(file, judge).map_err(Failure::Usage)

@@ -15,7 +15,7 @@ pub struct Asked {
     /// own, instead of a set-up
     #[arg(long, value_name = "FILE", conflicts_with = "set_up")]
     config: Option<PathBuf>,
-    /// A set-up that is there: of a published evaluation of arrays, or a write-back volume
+    /// A built-in set-up: of a published evaluation of arrays, or a write-back volume
     #[arg(long, value_name = "NAME", default_value = "published", value_parser = PossibleValuesParser::new(Setup::names()))]
     set_up: String,
     /// Write a page with charts

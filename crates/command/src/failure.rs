@@ -22,7 +22,7 @@ impl Failure {
     }
 }
 
-/// Prints to standard output. One that its reader has closed is no failure.
+/// Prints to standard output. A pipe that its reader has closed is no failure.
 pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let written = out.write_all(text.as_ref()).and_then(|()| out.flush());

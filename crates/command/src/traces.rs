@@ -9,7 +9,7 @@ use trace::{Devices, Error, Format, Reader, Skipped, Strictness, Writer};
 
 type Bytewise = Box<dyn Write + Send>;
 
-/// Opens a trace, of a format if one is given.
+/// Opens a trace, of the given format if there is one.
 pub type ReadTrace =
     fn(&Path, Box<dyn Read + Send>, Option<Format>, Strictness) -> Result<Reader, Error>;
 
@@ -26,7 +26,7 @@ pub struct Formats {
     pub writable: &'static [Format],
 }
 
-/// Those of `trace`.
+/// The formats of `trace`.
 pub const OWN: Formats = Formats {
     open: Reader::open,
     read: Reader::new,
@@ -108,7 +108,7 @@ pub struct OnDevice {
     /// Take requests that end beyond this size, such as 1TiB, for bad input
     #[arg(long, value_name = "SIZE", value_parser = Bytes::parse)]
     device_size: Option<Bytes>,
-    /// Of a capture of blktrace, the device whose requests are taken, such as 8,0; may be repeated,
+    /// The device of the requests to take from a capture of blktrace, such as 8,0; may be repeated,
     /// or `all`. Needed where there are several
     #[arg(long, value_name = "MAJOR,MINOR", value_parser = device)]
     device: Vec<Device>,

@@ -88,7 +88,7 @@ pub enum Command {
     /// Create, manage and inspect arrays
     #[command(subcommand)]
     Array(commands::array::Array),
-    /// List long work of a running daemon, and cancel it
+    /// List long work of a running daemon, and cancel jobs
     #[command(subcommand)]
     Job(commands::job::Job),
     /// Serve metrics, an API and a page for a running daemon
@@ -99,7 +99,7 @@ pub enum Command {
     ///
     /// `[[attach]]` sections of the configuration attach volumes when the daemon starts.
     Attach {
-        /// The volume; without it, the devices of all are listed
+        /// The volume; without one, the devices of all are listed
         volume: Option<String>,
         /// Hardware queues; 1 unless given
         #[arg(long, requires = "volume")]
@@ -165,7 +165,7 @@ pub enum Command {
         #[arg(long, value_name = "DIRECTORY")]
         directory: Option<PathBuf>,
     },
-    /// Start a device of ublk, which the daemon then takes over
+    /// Start a device of ublk, which the daemon then recovers
     #[command(hide = true, name = BEGIN)]
     UblkBegin {
         /// Its number

@@ -43,7 +43,7 @@ pub fn line(text: &str) {
     }
 }
 
-/// Waits until all lines are written, for a moment.
+/// Waits until all lines are written, for at most [`FLUSH_TIME_MAX`].
 pub fn flush() {
     if let Some(log) = LOG.get() {
         let waits = |state: &mut State| state.is_writing || !state.entries.is_empty();
@@ -63,7 +63,7 @@ struct Log {
 
 enum Entry {
     Line(String),
-    /// So many lines are missing in this place.
+    /// The number of lines missing in this place.
     Missing(u64),
 }
 
@@ -161,7 +161,7 @@ impl Log {
     }
 }
 
-/// Lines as standard error shows them.
+/// The lines of `text` in the form of the log.
 fn shown(text: &str) -> String {
     let mut shown = String::new();
     for line in text.split('\n') {

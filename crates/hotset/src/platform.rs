@@ -82,7 +82,7 @@ impl UringPlatform {
         }
     }
 
-    /// The same with the configuration in `file`, and the control socket at `control`.
+    /// Adds the file of the configuration, and the control socket at `control`.
     pub fn configured_by(self, file: Option<&Path>, control: &Path) -> UringPlatform {
         UringPlatform {
             file: file.map(Rc::from),
@@ -123,7 +123,7 @@ impl UringPlatform {
         done.map_err(|error| error.to_string())
     }
 
-    /// Returns `error`, with the users of the file at `path` if that is busy.
+    /// Returns `error`; a `Busy` one with the users of the file at `path`.
     async fn with_users(&self, error: IoError, path: &Path) -> IoError {
         if error.kind() != Kind::Busy {
             return error;
@@ -341,7 +341,7 @@ impl Platform for UringPlatform {
         if !wear::is_nvme(place) {
             return None;
         }
-        // One that refuses to say so serves as well as any other.
+        // A device that refuses to report its wear serves as well as any other.
         let place = place.to_owned();
         let asked = self.host.aside(move || wear::ask(&place)).await;
         asked.ok()?.ok()

@@ -154,7 +154,7 @@ impl Asked {
             .await;
     }
 
-    /// Returns when a reload was asked for, once for all that asked meanwhile.
+    /// Returns when a reload was asked for, once for all requests meanwhile.
     async fn for_reload(&self) {
         let reload = || self.reload.replace(false).then_some(());
         self.changed.until_some(reload).await;
@@ -278,7 +278,7 @@ fn served(node: &Node<UringPlatform>) -> String {
     format!("serving {}", count(node.volumes_served(), "volume"))
 }
 
-/// Notifies the service manager, where there is one.
+/// Notifies the service manager, if there is one.
 fn notify(state: &[NotifyState]) {
     if let Err(error) = sd_notify::notify(false, state) {
         log::line(&format!("the service manager cannot be notified: {error}"));

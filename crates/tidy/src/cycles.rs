@@ -11,7 +11,7 @@ mod paths;
 use crate::tree::{Finding, Tree};
 use graph::Graph;
 
-/// Modules that may need each other, and why.
+/// Modules that may need each other, and the reason.
 type Circle = (&'static [&'static str], &'static str);
 
 const ALLOWED: [Circle; 3] = [

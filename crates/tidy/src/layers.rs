@@ -24,7 +24,7 @@ const LAYERS: [(&str, May); 36] = [
     ("layout", May::Use(&["block"])),
     ("origin", May::Use(&["block", "layout"])),
     ("ublk", May::Use(&["block"])),
-    // Of ublk, uring takes how the kernel is spoken to.
+    // From ublk, uring takes the commands and structures of the driver.
     ("uring", May::Use(&["block", "ublk"])),
     ("drives", May::Use(&["block"])),
     ("sim", May::Use(&["block", "drives"])),
@@ -101,7 +101,7 @@ const LAYERS: [(&str, May); 36] = [
             "hotset-lab",
         ]),
     ),
-    // Of sim, node and simnode, drill's simulated half takes the world, by its feature.
+    // From sim, node and simnode, the simulated half of drill takes the world, by its feature.
     (
         "drill",
         May::Use(&[

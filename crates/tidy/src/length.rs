@@ -1,6 +1,6 @@
-//! The limit of length applies to functions, not to files: text that is read together is one file.
-//! A function has at most [`FUNCTION_LINES_MAX`] lines, its signature included. Longer functions
-//! are counted, and [`LONG_FUNCTIONS`] may only fall.
+//! The limit of length applies to functions: text that is read together is one file, of up to
+//! [`FILE_LINES_MAX`] lines. A function has at most [`FUNCTION_LINES_MAX`] lines, its signature
+//! included. Longer functions are counted, and [`LONG_FUNCTIONS`] may only fall.
 //!
 //! Not here: whether a function does one thing.
 
@@ -10,7 +10,7 @@ use crate::tree::{Finding, Tree};
 pub const FILE_LINES_MAX: usize = 1500;
 /// Lines a function may have.
 pub const FUNCTION_LINES_MAX: usize = 70;
-/// The functions that have more.
+/// The number of longer functions.
 const LONG_FUNCTIONS: usize = 60;
 
 /// Files that are too long, and a count of long functions that is not [`LONG_FUNCTIONS`].

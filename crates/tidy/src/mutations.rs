@@ -4,7 +4,7 @@
 use crate::tree::{Finding, Tree};
 use toml::Table;
 
-/// Where the sets are.
+/// The directory of the sets.
 const SETS: &str = "crates/proof/mutations/";
 
 /// Mutations that no longer fit.

@@ -78,7 +78,7 @@ const ALLOWED: [(&str, &str); 2] = [
     ("crates/shard/src/task.rs", "thread_local"),
 ];
 
-/// Where `hotset` names its driver; all else is generic over node's `Platform`.
+/// Places where `hotset` names its driver; all other code is generic over node's `Platform`.
 const DRIVER: &str = "UringDriver";
 const DRIVER_IN: [&str; 2] = ["src/platform.rs", "src/serve.rs"];
 const DRIVER_DIRECTORY: &str = "src/platform/";

@@ -9,7 +9,7 @@ use crate::source::{Source, words as places};
 use crate::tree::{Finding, Tree};
 use std::collections::BTreeMap;
 
-/// Words whose share is limited: pronouns and relatives that stand where a noun belongs.
+/// Words with a limited share: pronouns and relatives that stand where a noun belongs.
 const COUNTED: [(&str, &[&str]); 4] = [
     ("\"what\" in ten thousand words of comments", &["what"]),
     (
@@ -27,7 +27,7 @@ const COUNTED: [(&str, &[&str]); 4] = [
 ];
 /// Beginnings of a doc comment that name no subject.
 const VAGUE: [&str; 5] = ["What", "How", "Whether", "It", "Who"];
-/// Names that a crate's own type of that kind has.
+/// Names that each crate may give to a type of its own.
 const COMMON: [&str; 3] = ["Config", "Options", "Error"];
 
 /// The limits, in the order of [`measures`].

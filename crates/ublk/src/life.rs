@@ -1,4 +1,4 @@
-//! The life of a device: made, or taken over from a server that has died.
+//! The life of a device: made, or recovered from a server that has died.
 //!
 //! Invariants:
 //!     a device is recovered ⟹ its mark is that of the origin, its shape is the wanted one or
@@ -27,7 +27,7 @@ use block::Nanos;
 
 /// Pause between two tries to recover a device that its dead server has not released.
 const PAUSE: Nanos = Nanos::from_millis(5);
-/// Longest wait for a live device whose recorded process is a stranger's: the driver notices the
+/// Longest wait for a live device with the recorded process of a stranger: the driver notices the
 /// death of a server late, and process numbers are used again.
 const LIVE_MAX: Nanos = Nanos::from_secs(3);
 
@@ -74,7 +74,7 @@ pub fn choose(found: &[Found], mark: u64, name: &str) -> Result<Option<u32>, Ref
         let mut all = found.iter().map(|(info, _)| info);
         all.find(|info| info.mark == mark && state(info.state))
     };
-    // One that was never started holds nothing.
+    // A device that was never started holds no request.
     let known = of_origin(|state| state != State::Dead).or_else(|| of_origin(|_| true));
     if let Some(info) = known {
         return Ok(Some(info.id));
@@ -89,7 +89,7 @@ pub fn choose(found: &[Found], mark: u64, name: &str) -> Result<Option<u32>, Ref
     }
 }
 
-/// The device that shall be.
+/// The device to make or to recover.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// See [`mark`].
@@ -171,7 +171,7 @@ enum Stage {
 }
 
 impl Attach {
-    /// Of a device that shall be as `wanted`.
+    /// A machine for the device `wanted`.
     pub fn new(wanted: Wanted) -> Attach {
         Attach {
             wanted,
@@ -195,7 +195,7 @@ impl Attach {
                 Step::Control(ask)
             }
             (Stage::Features, Event::Answer(answer)) => self.features(answer),
-            // One that is gone is no obstacle.
+            // A device that is gone is no obstacle.
             (Stage::Info, Event::Answer(Err(_))) => self.add(),
             (Stage::Info, Event::Answer(Ok(bytes))) => self.found(&bytes),
             (Stage::Look(info), Event::Runs(runs)) => self.looked(info, runs),

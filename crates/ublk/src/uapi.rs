@@ -54,17 +54,17 @@ pub enum Command {
     /// Removes a device that is not served; waits until its server has released the device, and
     /// until the block device has no users.
     Delete,
-    /// The same, without waiting; Linux 6.7.
+    /// Removes a device without waiting; Linux 6.7.
     DeleteAsync,
     /// Makes the block device; waits until each tag waits for a request.
     Start,
-    /// Takes the block device away.
+    /// Removes the block device.
     Stop,
     /// Shapes a device that is not served.
     SetParams,
-    /// The shape of a device. The first four bytes of the buffer are its length.
+    /// Returns the shape of a device. The first four bytes of the buffer are its length.
     GetParams,
-    /// Begins to recover a device whose server has died.
+    /// Begins to recover the device of a server that has died.
     StartRecovery,
     /// Ends the recovery; waits until each tag waits for a request.
     EndRecovery,
@@ -100,7 +100,7 @@ pub struct Control {
     pub command: Command,
     /// The device; [`Control::ANY`] to add one.
     pub device: u32,
-    /// The process that serves, of a start and the end of a recovery; or the size.
+    /// The process that serves, for a start and the end of a recovery; the size, for `UpdateSize`.
     pub data: u64,
     /// Bytes that the kernel reads, or has written.
     pub buffer: Vec<u8>,
@@ -265,7 +265,7 @@ pub enum IoCommand {
     Fetch,
     /// Answers a request and waits for the next.
     CommitAndFetch,
-    /// Brings the bytes of a write.
+    /// Fetches the bytes of a write.
     GetData,
 }
 
@@ -295,8 +295,8 @@ impl IoCommand {
     }
 }
 
-/// The result of an [`IoCommand`] when a write's bytes wait to be taken; 0 is the result
-/// when there is nothing to take.
+/// The result of an [`IoCommand`] when the bytes of a write wait to be fetched; 0 when there are
+/// none.
 pub const NEED_GET_DATA: i32 = 1;
 
 /// `struct ublksrv_io_desc`: a request.
@@ -388,7 +388,7 @@ impl<const N: usize> Encoder<N> {
     }
 }
 
-/// Reads from bytes that are known to be enough.
+/// Reads from bytes of sufficient length.
 struct Decoder<'a>(&'a [u8]);
 
 impl Decoder<'_> {

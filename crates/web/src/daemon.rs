@@ -3,7 +3,7 @@
 //! Invariants:
 //!     at most [`CONNECTIONS_MAX`] connections for questions and changes, one for the
 //!     report, and [`RECORDINGS_MAX`] that record
-//!     the report is asked for at most once in [`REPORT_AGE_MAX`], whoever looks
+//!     the report is asked for at most once in [`REPORT_AGE_MAX`], for all viewers
 
 use crate::events::{Event, Events};
 use crate::history::{self, History};
@@ -43,7 +43,7 @@ pub struct Daemon {
     notifier: Notifier,
 }
 
-/// The connection that reports come on: rates are since the last one.
+/// The connection for reports: rates count since the last one.
 #[derive(Default)]
 struct Reports {
     client: Option<Client>,
@@ -74,7 +74,7 @@ impl Daemon {
         self.history.lock().expect("no holder panics")
     }
 
-    /// The report, or the last one if that is fresh.
+    /// Returns the last report if that is fresh, or a new one.
     pub async fn report(&self) -> Result<Arc<Report>, Problem> {
         let mut reports = self.reports.lock().await;
         if let Some((at, last)) = &reports.last
@@ -88,7 +88,7 @@ impl Daemon {
                 match client.status() {
                     Ok(status) => return Ok((client, status)),
                     Err(error) if error.is_silence() => return Err(error),
-                    // One of a daemon that has ended since is of no more use.
+                    // A connection to a daemon that has ended since is of no more use.
                     Err(_) => (),
                 }
             }
@@ -115,7 +115,7 @@ impl Daemon {
         report
     }
 
-    /// Has `request` answered.
+    /// Sends `request` and returns the answer.
     pub async fn ask(&self, request: Request) -> Result<Reply, Problem> {
         self.with_client(move |client| client.ask(&request)).await
     }

@@ -56,13 +56,13 @@ pub struct Events {
 }
 
 impl Events {
-    /// Those that the file holds; lines that are no events are left out.
+    /// The events of the file at `path`; lines that are no events are left out.
     pub fn load(path: &Path) -> Events {
         let text = fs::read(path).unwrap_or_default();
         Events::parse(path, &String::from_utf8_lossy(&text))
     }
 
-    /// Those that the file at `path` holds, which says `text`.
+    /// The events of the file at `path` with the contents `text`.
     pub fn parse(path: &Path, text: &str) -> Events {
         let mut kept: Vec<Event> = text
             .lines()
@@ -83,7 +83,7 @@ impl Events {
         &self.kept
     }
 
-    /// Compares a report, or that there was none, with the one before.
+    /// Compares a report, or its absence, with the one before.
     pub fn observe(&mut self, status: Option<&Status>) {
         let facts = match status {
             Some(status) => facts(status),
@@ -122,7 +122,7 @@ impl Events {
         if self.lines + fresh.len() > 2 * EVENTS_MAX {
             self.lines = self.kept.len();
             let text: String = self.kept.iter().map(line).collect();
-            // A disk that is full takes the events' memory, not the service.
+            // A full disk costs the record of events, not the service.
             let replaced = replace(&self.path, text);
             self.is_torn &= replaced.is_err();
         }

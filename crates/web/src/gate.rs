@@ -59,7 +59,7 @@ impl Gate {
         }
     }
 
-    /// The role of `token`; a wrong one is slowed down.
+    /// Returns the role of `token`; the answer to a wrong one is delayed.
     pub async fn admit(&self, token: &str) -> Result<Role, Problem> {
         if let Some(role) = self.tokens.role(token) {
             return Ok(role);
@@ -93,7 +93,7 @@ impl Gate {
         (session, self.cookie(&id, SESSION_AGE_MAX))
     }
 
-    /// Ends the session of a request; the cookie that takes its own away.
+    /// Ends the session of a request. Returns the cookie that removes the session's cookie.
     pub fn end(&self, headers: &HeaderMap) -> String {
         if let Some(id) = cookie(headers) {
             self.sessions

@@ -64,7 +64,7 @@ impl History {
         (History { file, begun }, wrong)
     }
 
-    /// Why nothing is kept, if that is so.
+    /// The reason why nothing is kept, if so.
     pub fn trouble(&self) -> Option<&str> {
         match &self.file {
             Ok(file) => file.trouble(),
@@ -72,7 +72,7 @@ impl History {
         }
     }
 
-    /// Takes a report, or that there was none, at `now`.
+    /// Takes a report, or its absence, at `now`.
     pub fn observe(&mut self, now: u64, report: Option<&Arc<Report>>) {
         let Some(report) = report else {
             self.begun = Default::default();

@@ -3,8 +3,8 @@
 //! Invariants:
 //!     the daemon is reached by its control socket alone, over few connections
 //!     whatever clients do here: clients share one report a second
-//!     without a token a client gets the page's own files, the sign-in and the daemon's health
-//!     alone
+//!     without a token a client gets nothing but the page's own files, the sign-in and the
+//!     daemon's health
 //!     a change needs the role of an operator, and of a browser a token against forgery
 //!
 //! - [`api`]: resources, and their description.

@@ -66,7 +66,7 @@ mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
 
-    /// As `web/vite.config.js` lists them.
+    /// The list in `web/vite.config.js`.
     fn sources(root: &Path) -> Vec<String> {
         let mut found: Vec<String> = [
             "index.html",

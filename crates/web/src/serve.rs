@@ -120,7 +120,7 @@ pub async fn serve(
             }
         };
         let Ok((stream, _)) = accepted else {
-            // Such as too many open files, which may pass.
+            // Too many open files, for example, may pass.
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };

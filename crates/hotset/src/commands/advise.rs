@@ -1,4 +1,4 @@
-//! `hotset advise`: how large the pool should be.
+//! `hotset advise`: the best size of the pool.
 
 mod write_back;
 
@@ -21,12 +21,12 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use trace::{Format, Reader, Record, Strictness};
 
-/// Bounds of a line: those of a pool's.
+/// Bounds of a line, as for a pool.
 const LINE_BYTES_MIN: u64 = 4096;
 const LINE_BYTES_MAX: u64 = 1 << 20;
 /// Drives of an origin, at the most.
 const DRIVES_MAX: i64 = 64;
-/// The least that an origin may be said to take a second.
+/// The least rate of an origin, in bytes a second.
 const RATE_MIN: u64 = 4096;
 /// Rows of the curve in the table, about.
 const ROWS: usize = 16;
@@ -114,7 +114,7 @@ fn drive(text: &str) -> Result<Drive, String> {
     Drive::named(text).map_err(|error| error.to_string())
 }
 
-/// Why a trace cannot be advised on, as far as the device models are concerned.
+/// The reason why there is no advice on a trace: its own error, or one of the device models.
 enum Cause {
     Trace(trace::Error),
     Model(block::IoError),

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 /// The control socket of a daemon, where nothing else is given.
 pub const CONTROL: &str = "/run/hotset/control.sock";
-/// The variable that names another.
+/// The variable of the environment that names another socket.
 pub const CONTROL_VARIABLE: &str = "HOTSET_CONTROL";
 
 #[derive(Args)]
@@ -37,7 +37,7 @@ pub struct Change {
 }
 
 impl Control {
-    /// A change that a file says in any case.
+    /// A change of this daemon that the file keeps.
     pub fn lasting(self) -> Change {
         Change {
             control: self,
@@ -45,7 +45,7 @@ impl Control {
         }
     }
 
-    /// A change that no file says.
+    /// A temporary change of this daemon.
     pub fn once(self) -> Change {
         Change {
             control: self,
@@ -71,7 +71,7 @@ pub fn made(reply: &Reply) -> Result<(), Failure> {
     }
 }
 
-/// Says that a change takes a while.
+/// Reports that a change takes a while.
 pub fn waits(change: &str, before: usize) {
     // Less than a second says nothing to a script or a person.
     let before = match before {

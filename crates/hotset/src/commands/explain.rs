@@ -17,7 +17,7 @@ use std::path::PathBuf;
 const COLUMNS: usize = 64;
 /// From cold to hot.
 const SHADES: [char; 10] = [' ', '.', ':', '-', '=', '+', '*', '#', '%', '@'];
-/// The same as backgrounds of a terminal of 256 colours.
+/// The shades as backgrounds of a terminal of 256 colours.
 const COLOURS: [u8; 10] = [233, 17, 18, 19, 54, 90, 125, 160, 202, 220];
 /// Lines listed one by one in the table.
 const ROWS: usize = 64;

@@ -31,7 +31,7 @@ pub struct Init {
     /// An SSD or file to cache on, may be repeated; every blank SSD unless given
     #[arg(long, value_name = "PATH")]
     ssd: Vec<PathBuf>,
-    /// Where sockets and state are; the places of the system unless given
+    /// The directory of sockets and state; the places of the system unless given
     #[arg(long, value_name = "DIRECTORY")]
     run: Option<PathBuf>,
 }
@@ -46,7 +46,7 @@ pub struct First {
     pub ssds: Vec<PathBuf>,
     /// Further lines of the pool's section.
     pub pool_lines: &'static str,
-    /// Where sockets and state are, if not in the places of the system.
+    /// The directory of sockets and state, if not in the places of the system.
     pub run: Option<PathBuf>,
     /// Lines on devices that are not used.
     pub others: Vec<String>,

@@ -99,7 +99,7 @@ impl Copies {
         }
     }
 
-    /// The one that holds.
+    /// The superblock that holds.
     fn superblock(&self) -> Result<Superblock, SuperblockError> {
         current_superblock(
             self.start.as_deref(),
@@ -287,7 +287,7 @@ fn read_map(
     Ok(map)
 }
 
-/// Applies the log; the sequence number after its end.
+/// Applies the log. Returns the sequence number after its end.
 fn replay(
     image: &Image,
     superblock: &Superblock,

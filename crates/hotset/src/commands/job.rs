@@ -28,7 +28,7 @@ pub enum Job {
         /// Its name, such as scrub:mirror
         job: String,
     },
-    /// Have a detachment stop for a while: clients have the origin for themselves
+    /// Pause a detachment: clients have the origin for themselves
     Pause(Paused),
     /// Resume a detachment
     Resume(Paused),

@@ -30,7 +30,7 @@ pub enum Pool {
         /// Devices of the configuration, paths of files or block devices, or NBD URIs
         #[arg(value_name = "DEVICE")]
         devices: Vec<String>,
-        /// Which line makes room for another; see docs/policies.md
+        /// The replacement policy; see docs/policies.md
         #[arg(long)]
         policy: Option<String>,
         /// The unit of replacement, such as 64KiB
@@ -83,7 +83,7 @@ pub enum Pool {
         /// Blank the device although it holds data
         #[arg(long)]
         yes: bool,
-        /// Blank the device although it may hold dirty data of a volume, whose origin then stays as
+        /// Blank the device although it may hold dirty data of a volume; the origin then stays as
         /// it is
         #[arg(long)]
         rewind: bool,

@@ -13,7 +13,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Tests for a daemon at `control`. The kernel closes the sockets of a killed daemon a while later,
-/// and until then a question to it waits.
+/// and questions wait until then.
 fn answers(control: &Path) -> bool {
     let Ok(mut daemon) = Client::connect(control) else {
         return false;

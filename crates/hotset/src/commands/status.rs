@@ -21,7 +21,7 @@ pub const TROUBLED: u8 = 3;
 /// The age from which rates of a daemon are shown.
 const UPTIME_MIN_S: f64 = 1.0;
 
-/// Prints `count` reports, or goes on for ever; how much is wrong by the last one.
+/// Prints `count` reports, or reports for ever. Returns the number of troubles in the last one.
 pub fn run(
     control: &Path,
     json: bool,

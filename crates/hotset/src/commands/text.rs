@@ -6,7 +6,7 @@ use control::section::Section;
 
 /// A device, named by an argument.
 pub enum Argument {
-    /// One of the configuration.
+    /// A device of the configuration.
     Named(String),
     /// A file, block device or NBD export: its name and the rest of its section.
     New(String, Section),

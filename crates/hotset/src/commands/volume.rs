@@ -40,7 +40,7 @@ pub enum Volume {
         /// Its journal, likewise: the volume becomes journaled
         #[arg(long, value_name = "DEVICE")]
         journal: Option<String>,
-        /// The failure domains of those among them that are new, in their order
+        /// The failure domains of the new devices among them, in their order
         #[arg(long, value_delimiter = ',', value_name = "CONTROLLER,...")]
         controllers: Vec<String>,
     },
@@ -277,7 +277,7 @@ fn mode_set(
     })
 }
 
-/// A device of a log; one that is new has the next of the `controllers`.
+/// A device of a log; a new one takes the next of the `controllers`.
 fn log_device(device: &str, controllers: &mut impl Iterator<Item = String>) -> NamedOrNew {
     match argument(device, None) {
         Argument::Named(name) => NamedOrNew::Named(name),
@@ -289,8 +289,8 @@ fn log_device(device: &str, controllers: &mut impl Iterator<Item = String>) -> N
     }
 }
 
-/// Runs `command` while the daemon holds `volume`, as long as a connection lasts which the command
-/// has too: should this process be killed, the volume is held until the command has ended.
+/// Runs `command` while the daemon holds `volume`. The hold lasts as long as a connection, which
+/// the command inherits: if this process is killed, the volume is held until the command has ended.
 fn snapshot(
     control: &Control,
     volume: String,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub struct Web {
     #[command(flatten)]
     control: Control,
-    /// Where to listen; other than on this machine only with TLS
+    /// The address to listen on; other than on this machine only with TLS
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8443")]
     listen: SocketAddr,
     /// A directory for the hashes of the tokens, for events and the history; made if missing

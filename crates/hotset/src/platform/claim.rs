@@ -105,7 +105,7 @@ impl Claim {
     }
 }
 
-/// Where claims may be, the best first.
+/// The folders for claims, the best first.
 fn folders() -> Vec<PathBuf> {
     // SAFETY: no pointers are involved.
     let user = unsafe { libc::geteuid() };

@@ -178,8 +178,8 @@ fn file_system_name(file: &File) -> Option<String> {
     Some(format!("{:x} {:x?}", about.f_type, name))
 }
 
-/// The type and the source by which the file system of that number is mounted: of one that names
-/// itself no other way, as in user space. A device's name says nothing.
+/// The type and the source of the mount of the file system with that number, for a file system
+/// without another name, as in user space. The name of a device as the source identifies nothing.
 fn mounted(mounts: &str, number: u64) -> Option<String> {
     let number = format!("{}:{}", libc::major(number), libc::minor(number));
     let of_it = |line: &&str| line.split(' ').nth(2) == Some(&number);

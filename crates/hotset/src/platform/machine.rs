@@ -19,7 +19,7 @@ pub fn size(path: &str) -> io::Result<u64> {
     fs::File::open(path)?.seek(io::SeekFrom::End(0))
 }
 
-/// This host's name for ever.
+/// The permanent name of this host.
 pub fn host() -> String {
     let read = |path| {
         fs::read_to_string(path)

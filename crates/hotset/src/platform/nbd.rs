@@ -31,7 +31,7 @@ pub struct Socket {
 type Shown = [Option<Vec<u8>>; 3];
 
 impl Socket {
-    /// Listens where `listen` says; nothing if that is not for NBD.
+    /// Listens on the address of `listen`; `None` if that is not for NBD.
     pub fn open(host: &Uring, listen: &Listen) -> IoResult<Option<Socket>> {
         let address = match (&listen.unix, &listen.tcp) {
             (Some(path), _) => Address::Unix(path.value.display().to_string().into()),
@@ -53,7 +53,7 @@ impl Socket {
     }
 }
 
-/// `error`, with the process that listens where `listen` says, if there is one.
+/// Returns `error` with the process that listens on the address of `listen`, if there is one.
 fn named(error: IoError, listen: &Listen) -> IoError {
     let found = match (&listen.unix, &listen.tcp) {
         (Some(path), _) => users::of_socket(path),

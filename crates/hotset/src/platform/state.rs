@@ -23,12 +23,12 @@ const SUPERBLOCK_BYTES: usize = SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES;
 const SUFFIX: &str = "pool";
 const LOG_SUFFIX: &str = "log";
 
-/// The file beside a pool.
+/// The path of a pool's witness.
 pub fn file_of(state: &Path, pool: &str) -> PathBuf {
     state.join(format!("{pool}.{SUFFIX}"))
 }
 
-/// The file beside the log of a volume.
+/// The path of the witness of a volume's log.
 pub fn log_file_of(state: &Path, volume: &str) -> PathBuf {
     state.join(format!("{volume}.{LOG_SUFFIX}"))
 }
@@ -213,8 +213,7 @@ pub fn logs(state: &Path) -> IoResult<Vec<LogWitness>> {
     Ok(found)
 }
 
-/// Pools of other configurations that remember volumes. `Err` if there may be some that
-/// cannot be read.
+/// Pools of other configurations that remember volumes. `Err` if there may be unreadable ones.
 pub fn others(state: &Path, ours: &[String]) -> IoResult<Vec<Remembered>> {
     let mut found = Vec::new();
     for path in files(state, SUFFIX)? {

@@ -1,16 +1,14 @@
 //! Volumes as block devices of this machine: the frontend of ublk.
 //!
 //! Invariants:
-//!     a device outlives its daemon: a stop answers the requests that have begun and leaves the
-//!     rest
-//!     to the next daemon, which recovers the device
+//!     a device outlives its daemon: a stop answers the requests that have begun, and leaves
+//!     the rest to the next daemon, which recovers the device
 //!     a device that is removed was withdrawn here, or by `hotset detach`
-//!
 //!     a device is of one origin, whatever its volume is called, and is never given to another
 //!     one device that cannot be made keeps no other from being served, and is tried again
 //!
-//! Not here: the devices that this machine has (`devices`), what lies below a path (`stack`),
-//! the processes that start devices (`begin`).
+//! Not here: the devices that this machine has (`devices`), the layers below a path (`stack`), the
+//! processes that start devices (`begin`).
 
 pub mod begin;
 pub mod devices;
@@ -71,7 +69,7 @@ enum State {
     Failed(String),
 }
 
-/// The path of a device that is there.
+/// The path of a live device.
 fn path(entry: &Entry) -> Option<String> {
     match &*entry.borrow() {
         State::Live(id, _) => Some(format!("/dev/{}", block_device(*id))),
@@ -98,7 +96,8 @@ struct Progress {
 }
 
 impl UblkFrontend {
-    /// With no volume yet; `Err` if `config` attaches some and this machine has no ublk for them.
+    /// A frontend without a volume; `Err` if `config` attaches some and this machine has no ublk
+    /// for them.
     pub fn new(config: &Config, platform: &UringPlatform, host: Uring) -> IoResult<UblkFrontend> {
         if !config.attachments.is_empty() {
             uring::ublk_available()?;
@@ -110,8 +109,8 @@ impl UblkFrontend {
         })))
     }
 
-    /// Waits until the device of every volume that is served was made or refused: the paths of
-    /// those that are there.
+    /// Waits until the device of every served volume was made or refused. Returns the paths of the
+    /// live devices.
     pub async fn settled(&self) -> Vec<String> {
         let timer = self.0.platform.local().env().timer;
         let is_attaching = |entry: &Entry| matches!(*entry.borrow(), State::Attaching);
@@ -216,7 +215,7 @@ impl Inner {
         }
     }
 
-    /// Follows the machine of a device to its end: its number.
+    /// Follows the machine of a device to its end. Returns the device's number.
     async fn make(&self, plan: &Plan, progress: &mut Progress) -> Result<u32, String> {
         let name = &plan.name;
         let found = self.host.aside(devices::found).await.map_err(to_message)?;
@@ -275,7 +274,7 @@ impl Inner {
         timer.timeout(EDGES_MAX, reading).await.unwrap_or_default()
     }
 
-    /// A device that is taken over bears the name that its volume has now.
+    /// Gives a recovered device the present name of its volume.
     fn take_name(&self, id: u32, name: &str, found: &[Found]) -> Result<(), String> {
         devices::record(id, name, devices::is_unread(id)).map_err(to_message)?;
         let former = found.iter().find(|(info, _)| info.id == id);
@@ -307,7 +306,7 @@ impl Inner {
         self.host.ublk_control_aside(control).await
     }
 
-    /// Releases a device that was removed, which its removal waits for.
+    /// Releases a device that was removed; the removal waits for that.
     async fn watch(&self, name: &str, id: u32, served: Rc<Served>, entry: &Entry) {
         served.ended().await;
         served.close();

@@ -50,7 +50,7 @@ impl Open {
 }
 
 impl VirtioFrontend {
-    /// With no volume yet.
+    /// A frontend without a volume.
     pub fn new(platform: &UringPlatform, host: Uring) -> VirtioFrontend {
         VirtioFrontend {
             platform: platform.clone(),
@@ -80,7 +80,7 @@ impl VirtioFrontend {
             name: name.to_owned(),
             depth: guest.depth as u16,
         };
-        // Of a thread, which the platform is not for.
+        // For a thread of the listener, which cannot use the platform.
         let log = Arc::new(|line: String| log::line(&line));
         let bells: Bells = Arc::new(|event| {
             let mut bell = Bell::new(event)?;

@@ -197,7 +197,7 @@ fn a_volume_that_is_refused_leaves_its_array_free() {
     assert_eq!(daemon.status()["arrays"], serde_json::json!([]));
     run(&mut place.command("volume add arrayed --origin disk --pool fast"));
     run(&mut place.command("volume remove arrayed"));
-    // So does a pool that refuses the array.
+    // A device that a pool refuses is left free too.
     fs::write(place.path("foreign"), noise(3, 1 << 20)).unwrap();
     let foreign = place.text("foreign");
     for _ in 0..2 {

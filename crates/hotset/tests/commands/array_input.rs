@@ -155,7 +155,7 @@ fn missing_members_are_reported_and_too_many_refused() {
     ];
     refused(&mut array(&place, "assemble disk"), 1, &expected);
     let daemon = waits(&place, &expected[1..]);
-    // Both are back; the one that was missed is filled again.
+    // Both members are back; the missed one is filled again.
     fs::rename(place.path("away"), place.path("a")).unwrap();
     fs::rename(place.path("away-too"), place.path("b")).unwrap();
     until("the rebuild", || {

@@ -41,7 +41,7 @@ impl Drop for Served {
     }
 }
 
-/// Gives the member `name`.
+/// Serves the member `name`.
 fn serve(place: &Place, name: &str, kind: Kind) -> Served {
     let socket = place.path(&format!("{name}.sock"));
     let _ = fs::remove_file(&socket);
@@ -77,7 +77,7 @@ fn serve(place: &Place, name: &str, kind: Kind) -> Served {
     }
 }
 
-/// Gives those of `members` that are not files.
+/// Serves those of `members` that are no files.
 fn serve_those(
     place: &Place,
     members: &[(&str, &str, Kind)],
@@ -88,8 +88,8 @@ fn serve_those(
     served.map(serve).collect()
 }
 
-/// A configuration whose volume `vol` is on the array `disk`, of `level` and
-/// `members`, with the lines `more` in its section.
+/// A configuration with the volume `vol` on the array `disk`, of `level` and `members`, and the
+/// lines `more` in the array's section.
 fn configured(level: &str, members: &[(&str, &str, Kind)], more: &str) -> Place {
     let place = Place::new();
     let mut text = String::from(
@@ -354,8 +354,8 @@ fn lists(place: &Place) -> [String; 2] {
     })
 }
 
-/// An exchange of a sound member that is cut short, in whatever way, leaves the old one; one
-/// that is done is in the file. A member that came so is found again like any other.
+/// An exchange of a sound member that is cut short, in whatever way, leaves the old member; a
+/// complete exchange is in the file. The new member is found again like any other.
 #[test]
 fn an_exchange_is_in_the_file_once_it_has_ended() {
     for level in ["raid1", "raid5"] {

@@ -44,7 +44,7 @@ fn warned(check: &mut std::process::Command, expected: &[&str]) {
     }
 }
 
-/// The configuration file has no part in them.
+/// The configuration file has no part in such mistakes.
 #[test]
 fn mistakes_in_a_command_are_the_commands() {
     let place = Place::usual();

@@ -66,8 +66,8 @@ fn qemu_img_converts_and_compares() {
     daemon.stop();
 }
 
-/// Each of four connections writes a part of the volume and reads that back. Every block contains
-/// its own address.
+/// Each of four connections writes a part of the volume and reads that back. Every block identifies
+/// itself.
 #[test]
 fn fio_verifies_over_four_connections() {
     let place = Place::usual();

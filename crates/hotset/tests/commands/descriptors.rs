@@ -12,7 +12,7 @@ use std::time::Duration;
 const LIMIT: &str = "raise the limit of open files (ulimit -n)";
 const PLENTY: u64 = 512;
 
-/// The numbers of its descriptors.
+/// The numbers of the daemon's descriptors.
 fn open(daemon: &Daemon<'_>) -> BTreeSet<u64> {
     let pid = daemon.process.0.id();
     let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Past the handshake, as the kernel's client.
+/// Connects and passes the handshake, as the kernel's client.
 fn enter(place: &Place) -> UnixStream {
     let mut stream = UnixStream::connect(place.path("nbd")).unwrap();
     let limit = Some(Duration::from_secs(20));
@@ -38,7 +38,7 @@ fn clients_that_are_gone_keep_no_places_while_their_writes_are_held() {
     let place = Place::usual();
     let daemon = place.serve();
     run(&mut place.command("volume quiesce vol"));
-    // More than there are places.
+    // More connections than there are places.
     for n in 0..120_u8 {
         let mut stream = enter(&place);
         stream

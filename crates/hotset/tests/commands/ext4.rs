@@ -134,8 +134,8 @@ fn the_origin_of_a_write_back_volume_is_a_file_system_without_the_rest() {
     (0..rounds()).for_each(|round| destroy(round, "ordered", true));
 }
 
-/// And so has that of a journaled one, once its journal is replayed, whether or not the file
-/// beside the log is left.
+/// The file system of a journaled volume has the same, once its journal is replayed, whether or not
+/// the file beside the log is left.
 #[test]
 fn the_origin_of_a_journaled_volume_is_a_file_system_once_the_journal_is_replayed() {
     (0..2 * rounds()).for_each(|round| destroy(round, "journaled", round % 2 == 0));

@@ -307,7 +307,7 @@ log = ["l0", "l1"]
         copy_out(&place.uri("vol"), &place.path("after")) == held,
         "content differs"
     );
-    // That end wrote the rest back: with fewer dirty data the detachment would take no time.
+    // The stop of the daemon wrote the rest back: without more dirty data this would take no time.
     write(1500);
     let held = copy_out(&place.uri("vol"), &place.path("more"));
     run(&mut place.command("volume set-mode vol write-through"));

@@ -146,7 +146,7 @@ fn temporary_changes_and_those_that_are_refused_leave_the_file_as_it_is() {
     daemon.stop();
 }
 
-/// Of this configuration the volume `vol` alone is served.
+/// A configuration of which the volume `vol` alone is served.
 const WAITING: &str = r#"
 [[device]]
 name = "origin1"

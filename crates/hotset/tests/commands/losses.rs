@@ -152,7 +152,7 @@ fn an_origin_that_does_not_answer_is_left_when_the_daemon_ends() {
     drop((writer, server));
 }
 
-/// A write-back volume whose origin can be stopped: nbdkit serves `$/origin`.
+/// A write-back volume with an origin that can be stopped: nbdkit serves `$/origin`.
 const WRITE_BACK: &str = r#"
 [daemon]
 control = "$/control"
@@ -368,7 +368,7 @@ fn what_owes_something_is_served_by_its_log_or_not_at_all() {
     let daemon = place.serve();
     let held = copy_out(&daemon.uri("vol"), &place.path("out"));
     assert!(held == bytes, "acknowledged bytes are lost");
-    // Given up by a change of mode, once nothing is owed.
+    // Given up by a change of mode, once there is no dirty data.
     run(&mut place.command("volume set-mode vol write-through --temporary"));
     assert!(log_of(&daemon).is_null());
     assert!(std::fs::read(place.path("origin")).unwrap() == bytes);
@@ -439,8 +439,8 @@ fn a_log_that_is_lost_is_given_up_and_its_journal_replayed() {
     daemon.stop();
 }
 
-/// The log of a volume that the daemon does not serve, since nothing says that its one device is
-/// current: written elsewhere, and then carried out, by a command.
+/// The log of a volume that the daemon does not serve, since nothing shows that its one device is
+/// current: written elsewhere, and then written back, by a command.
 #[test]
 fn what_is_owed_is_carried_out_by_a_command_or_written_elsewhere() {
     let (place, server) = write_back();

@@ -45,7 +45,7 @@ fn cpu_ms(process: u32) -> f64 {
     let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let ns = threads.map(|thread| {
         let stat = fs::read_to_string(thread.unwrap().path().join("schedstat"));
-        // Of a thread that has ended meanwhile there is none.
+        // A thread that has ended meanwhile has none.
         let stat = stat.unwrap_or_default();
         let ns = stat.split(' ').next().unwrap_or_default();
         ns.parse().unwrap_or(0.0)

@@ -423,7 +423,7 @@ fn a_reload_begins_and_ends_write_back_too() {
     daemon.stop();
 }
 
-/// The kind of the change that comes after so many, and its command.
+/// The kind and the command of the change that follows so many others.
 fn next(place: &Place, before: u32) -> (usize, String) {
     if mode(place) != "write-back" {
         return (1, ON.to_owned());

@@ -10,7 +10,7 @@ use ureq::Agent;
 /// `hotset web` on a port of its own.
 pub struct Site {
     pub process: Process,
-    /// Such as `http://127.0.0.1:1234`.
+    /// The address, such as `http://127.0.0.1:1234`.
     pub origin: String,
     pub operator: String,
     pub reader: String,

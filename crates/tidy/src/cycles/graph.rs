@@ -11,7 +11,7 @@ const STEPS_MAX: usize = 64;
 
 struct Module<'a> {
     file: &'a str,
-    /// Its code without imports.
+    /// The code without imports.
     body: String,
     parent: Option<usize>,
     children: BTreeMap<String, usize>,

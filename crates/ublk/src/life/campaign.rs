@@ -84,7 +84,7 @@ impl World<'_> {
             .collect()
     }
 
-    /// One daemon: attaches every volume, and ends.
+    /// Runs one daemon, which attaches every volume and ends.
     fn daemon(&mut self) -> Result<(), String> {
         // The daemon of a container is always process 1.
         self.pid = match self.random.below(3) {
@@ -133,7 +133,7 @@ impl World<'_> {
             let step = machine.step(event);
             if self.random.one_in(25) {
                 if let Step::Begin(info) = step {
-                    // Its starter goes on alone.
+                    // The starter goes on without the daemon.
                     self.started(info.id);
                     self.classes.count("killed while its starter goes on");
                 }
@@ -251,7 +251,7 @@ impl World<'_> {
         Ok(Ok(ask.buffer))
     }
 
-    /// A volume has its device.
+    /// Judges a volume with a device.
     fn judge(&mut self, volume: &Volume, id: u32) -> Result<(), String> {
         self.classes.count("served");
         let of_origin = self
@@ -271,7 +271,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A volume has none: is there a reason?
+    /// Judges a volume without a device, by the reason.
     fn refused(&mut self, volume: &Volume, why: Refusal) -> Result<(), String> {
         let reason = match why {
             Refusal::OtherOrigin(id) => {

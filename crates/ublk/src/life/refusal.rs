@@ -7,7 +7,7 @@ use std::fmt;
 /// Time limit for a dead server to release its device: an unresponsive disk keeps its I/O.
 pub const RELEASE_MAX: Nanos = Nanos::from_secs(60);
 
-/// Why there is no device.
+/// The reason of a missing device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// The driver lacks a needed feature.

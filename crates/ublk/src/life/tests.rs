@@ -26,7 +26,7 @@ pub(super) fn wanted(known: Option<u32>) -> Wanted {
     }
 }
 
-/// A driver's answers, and how the machine ended with them.
+/// A driver in memory: its answers, and the commands that it was sent.
 struct Driver {
     device: Option<DeviceInfo>,
     params: Vec<u8>,
@@ -391,7 +391,7 @@ fn every_refusal_of_every_command_ends_it() {
     }
 }
 
-/// Bytes that are too few, or none of a device, are none of ours.
+/// Too few bytes, or the bytes of no device, are no device of hotset's.
 #[test]
 fn answers_of_any_length_are_read_or_refused() {
     let whole = Driver::new().left_of(DISK, State::Quiesced).device;

@@ -14,7 +14,7 @@ pub struct Params {
     pub sectors: Sectors,
     /// The logical block.
     pub block: Sectors,
-    /// The physical block, which the kernel is best asked for.
+    /// The physical block, the best unit of the kernel's requests.
     pub physical: Sectors,
     /// Optimal size of requests, for full speed.
     pub optimal: Sectors,

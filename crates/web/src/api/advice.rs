@@ -20,9 +20,9 @@ use utoipa::ToSchema;
 pub struct Advice {
     /// The basis of the estimates.
     basis: String,
-    /// For how long the volume was observed.
+    /// Length of the observation.
     observed_s: f64,
-    /// Lines that were asked for in that time.
+    /// Accesses to lines in that time.
     accesses: u64,
     /// The pool's present size; absent if the pool has no device.
     pool_bytes: Option<u64>,

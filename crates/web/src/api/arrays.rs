@@ -1,4 +1,4 @@
-//! Arrays: their members, and scrubs. How far a rebuild or scrub is, the status shows.
+//! Arrays: their members, and scrubs. The status shows the progress of a rebuild or a scrub.
 
 use super::body::{Body, Device, Path};
 use super::change::change;
@@ -22,7 +22,7 @@ pub struct NewMember {
     overwrite: bool,
 }
 
-/// Give an array a device: one that was lost, or a spare
+/// Add a device to an array: a member that was lost, or a spare
 #[utoipa::path(post, path = "/api/v1/arrays/{array}/members", tag = "arrays",
     params(("array" = String, Path)), request_body = NewMember, responses(
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
@@ -76,7 +76,7 @@ pub async fn replace_member(
     change(&app, &operator, request).await
 }
 
-/// A scrub to begin.
+/// The options of a scrub.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scrub {
@@ -85,7 +85,7 @@ pub struct Scrub {
     repair: bool,
 }
 
-/// Begin to compare all that an array holds twice
+/// Begin to compare the copies and the parity of an array
 #[utoipa::path(post, path = "/api/v1/arrays/{array}/scrub", tag = "arrays",
     params(("array" = String, Path)), request_body = inline(Scrub), responses(
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")

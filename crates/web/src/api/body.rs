@@ -1,4 +1,4 @@
-//! Bodies and parameters, whose errors are problems too.
+//! Bodies and parameters, with errors in the form of problems.
 
 use crate::problem::Problem;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};

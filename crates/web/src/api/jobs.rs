@@ -30,7 +30,7 @@ pub struct Paused {
     paused: bool,
 }
 
-/// Have a detachment stop for a while, or go on
+/// Pause a detachment, or resume it
 #[utoipa::path(put, path = "/api/v1/jobs/{job}/paused", tag = "jobs",
     params(("job" = String, Path, description = "Its name, such as detach:db")), request_body = Paused, responses(
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")

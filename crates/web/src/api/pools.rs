@@ -12,7 +12,7 @@ use control::section::Section;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-/// A pool to be made.
+/// The new pool.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPool {
@@ -20,7 +20,7 @@ pub struct NewPool {
     name: String,
     /// Its devices; may be none.
     devices: Vec<Device>,
-    /// Which line makes room for another; `auto` unless given.
+    /// The replacement policy; `auto` unless given.
     policy: Option<String>,
     /// The unit of replacement, such as `64KiB`.
     line_size: Option<String>,

@@ -24,14 +24,14 @@ use utoipa::ToSchema;
 
 /// The longest time: a connection lasts 15 minutes.
 const SECONDS_MAX: f64 = 600.0;
-/// Pieces on their way to a client that is slow.
+/// Pieces in flight to a slow client.
 const PIECES_MAX: usize = 16;
 
-/// When a recording ends.
+/// The end of a recording.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RecordingEnd {
-    /// After this time, 600 at most.
+    /// The time to end after, 600 s at most.
     #[schema(exclusive_minimum = 0, maximum = 600)]
     seconds: f64,
     /// The number of requests to end after, if reached before the time.
@@ -77,7 +77,7 @@ pub async fn record(
     Ok((kind, content).into_response())
 }
 
-/// A trace's bytes, on their way.
+/// A sink that sends a trace's bytes to the client.
 struct Pieces<'a>(&'a Sender<io::Result<Bytes>>);
 
 impl Write for Pieces<'_> {

@@ -15,7 +15,7 @@ use control::section::Section;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-/// A volume to be served.
+/// The new volume.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewVolume {
@@ -128,7 +128,7 @@ pub async fn set_off(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Replacement {
-    /// The device that comes, which is blank.
+    /// The new device, which must be blank.
     device: Device,
 }
 
@@ -152,11 +152,11 @@ pub async fn replace_log(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Quiesced {
-    /// Hold clients' writes and make the origin durable; or let them go on.
+    /// Hold clients' writes and make the origin durable; or let the writes go on.
     quiesced: bool,
 }
 
-/// Hold back the changes of a volume for a snapshot of its origin, or let them go on
+/// Quiesce a volume for a snapshot of its origin, or resume its writes
 #[utoipa::path(put, path = "/api/v1/volumes/{volume}/quiesced", tag = "volumes",
     params(("volume" = String, Path)), request_body = Quiesced, responses(
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
@@ -174,7 +174,7 @@ pub async fn set_quiesced(
     change(&app, &operator, request).await
 }
 
-/// Serve a volume with all that its origin has by now; clients connect again
+/// Serve a volume at the present size of its origin; clients connect again
 #[utoipa::path(post, path = "/api/v1/volumes/{volume}/grow", tag = "volumes",
     params(("volume" = String, Path)), responses(
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
@@ -211,7 +211,7 @@ pub struct Range {
     end: Option<u64>,
 }
 
-/// Why a volume is cached or not, its heat, and each line of a range
+/// Explain why a volume is cached or not, its heat, and each line of a range
 #[utoipa::path(get, path = "/api/v1/volumes/{volume}/explanation", tag = "volumes",
     params(("volume" = String, Path), Range), responses(
     (status = 200, body = Explained), (status = "default", body = Problem, content_type = "application/problem+json")

@@ -7,7 +7,7 @@ use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 
-/// No parameters follow the address.
+/// An address without parameters.
 pub struct NoQuery;
 
 impl<S: Sync> FromRequestParts<S> for NoQuery {

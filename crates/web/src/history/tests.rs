@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const DAY_S: u64 = 86400;
-/// Any time that is the begin of an interval of each ring.
+/// Any time that is the start of an interval of each ring.
 const BEGIN: u64 = 1_800_000_000;
 
 struct Bench {
@@ -150,7 +150,7 @@ fn an_interval_that_was_not_watched_has_no_sample() {
     let next = late + Duration::from_secs(10);
     history.observe(BEGIN + 220, Some(&report(7001, next)));
     assert_eq!(found(&history), 7);
-    // One that was removed and added again.
+    // A volume that was removed and added again.
     history.observe(
         BEGIN + 230,
         Some(&report(1, next + Duration::from_secs(10))),

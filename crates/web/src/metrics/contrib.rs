@@ -1,5 +1,5 @@
-//! The dashboard and the alerts ask for metrics that there are: a real
-//! Prometheus scrapes a report in which everything occurs, and answers them all.
+//! The dashboard and the alerts query existing metrics alone: a real Prometheus scrapes a report in
+//! which everything occurs, and answers every query.
 
 use crate::sample;
 use std::fs;
@@ -15,7 +15,7 @@ fn contrib(file: &str) -> PathBuf {
     root.join(file)
 }
 
-/// Shows the metrics of the sample to whoever asks, for ever.
+/// Shows the metrics of the sample to every client, for ever.
 fn show() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

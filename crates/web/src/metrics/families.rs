@@ -36,7 +36,7 @@ pub struct Sample<'a> {
     pub value: Value<'a>,
 }
 
-/// Names and values, at most so many.
+/// Names and values, four at most.
 pub type Labels<'a> = [Option<(&'static str, &'a str)>; 4];
 
 fn labels<'a, const N: usize>(given: [(&'static str, &'a str); N]) -> Labels<'a> {
@@ -96,14 +96,14 @@ impl<'a> Families<'a> {
     }
 }
 
-/// The same with one more.
+/// Adds one more label.
 fn with<'a>(mut labels: Labels<'a>, more: (&'static str, &'a str)) -> Labels<'a> {
     let free = labels.iter_mut().find(|label| label.is_none());
     *free.expect("none has so many") = Some(more);
     labels
 }
 
-/// A sample for each state there may be, of which the present one is 1.
+/// Returns a sample for each possible state; the present one is 1.
 fn states<'a>(
     of: Labels<'a>,
     known: &'static [&'static str],

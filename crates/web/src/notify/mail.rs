@@ -16,7 +16,7 @@ pub struct Mail {
 }
 
 impl Mail {
-    /// To `to` by `program`, which takes the arguments of `sendmail`.
+    /// Mail to `to` by `program`, which takes the arguments of `sendmail`.
     pub fn new(to: &str, program: PathBuf) -> Result<Mail, String> {
         let is_plain = |c: char| c.is_ascii_graphic() && !"<>,;\"\\()".contains(c);
         if !to.contains('@') || to.starts_with('-') || !to.chars().all(is_plain) {

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Hands over its notices, and fails as often as set.
+/// Passes its notices on, and fails as often as set.
 struct Heard(Sender<Notice>, Mutex<u32>);
 
 impl Channel for Heard {

@@ -18,7 +18,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-/// Where distributions keep the certificates of authorities.
+/// Files of distributions with the certificates of authorities.
 const AUTHORITIES: [&str; 3] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -39,7 +39,7 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// The one at `url`, which is of `http` or `https`.
+    /// The address `url`, which is of `http` or `https`.
     pub fn new(url: &str) -> Result<Webhook, String> {
         let uri: Uri = url.parse().map_err(|_| WRONG)?;
         let tls = match uri.scheme_str() {

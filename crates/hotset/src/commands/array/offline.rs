@@ -44,7 +44,7 @@ pub fn assemble(
     };
     let found = assembled(&config, async move |devices| {
         for name in wanted {
-            // One within another is assembled with that.
+            // An array within another is assembled with the outer one.
             if devices.is_open(&name) {
                 continue;
             }

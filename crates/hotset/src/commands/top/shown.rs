@@ -68,7 +68,7 @@ impl Shown {
         }
     }
 
-    /// Takes a report in.
+    /// Adds a report.
     pub fn take(&mut self, status: Status) {
         let sum = |name: &str| {
             let counts = status
@@ -132,7 +132,7 @@ impl Shown {
         devices
     }
 
-    /// Acts on a key; whether to go on.
+    /// Acts on a key. Returns false to end.
     pub fn press(&mut self, key: KeyEvent) -> bool {
         if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
             return false;

@@ -63,7 +63,7 @@ pub fn draw(frame: &mut Frame, shown: &Shown) {
     frame.render_widget(Line::from(keys(shown)).dim(), foot);
 }
 
-/// A line for each trouble, and one for those that have no place.
+/// A line for each trouble, and one for the troubles without a place.
 fn troubles(troubles: &[Trouble]) -> Vec<Line<'_>> {
     let lines = troubles.iter().take(TROUBLES_SHOWN).map(|trouble| {
         let colour = match trouble.severity {

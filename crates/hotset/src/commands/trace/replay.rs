@@ -86,7 +86,7 @@ pub fn run(command: &ReplayCommand) -> Result<(), Failure> {
 
 /// The section of the configuration for the target.
 fn section(target: &str, read_only: bool) -> Result<DeviceSection, Failure> {
-    // A name alone is a file beside us.
+    // A name alone is a file of the current directory.
     let target = match target.contains('/') {
         true => target.to_owned(),
         false => format!("./{target}"),
@@ -182,8 +182,8 @@ fn print(command: &ReplayCommand, figures: &Figures) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Microseconds, and the histogram: upper bounds and how many were within,
-/// each twice the one before.
+/// Microseconds, and the histogram: upper bounds, each twice the one before, and the number within
+/// each.
 fn latency(ns: &Histogram<u64>) -> serde_json::Value {
     let us = |q: f64| ns.value_at_quantile(q) as f64 / 1e3;
     let steps = ns.iter_log(1000, 2.0);

@@ -44,7 +44,7 @@ const ASKED_FOR_MORE: i32 = 9;
 pub struct Edges(Vec<(u64, Vec<u8>)>);
 
 impl Edges {
-    /// Reads them.
+    /// Reads the edges of a volume.
     pub async fn read<D: Device>(gate: &Gate<D>) -> Edges {
         let len = EDGE_BYTES.min(gate.bytes());
         let mut edges = Vec::new();
@@ -78,7 +78,7 @@ impl Edges {
         Some(Edges(edges))
     }
 
-    /// The bytes of `extent`, if one of them has all.
+    /// The bytes of `extent`, if one edge has all of these.
     fn get(&self, extent: Extent) -> Option<&[u8]> {
         self.0.iter().find_map(|(at, bytes)| {
             let skip = extent.start.byte().checked_sub(*at)?;
@@ -97,7 +97,7 @@ pub fn begun(id: u32, edges: &Edges) -> io::Result<Result<bool, i32>> {
         .stdout(Stdio::piped())
         .spawn()?;
     if let Some(mut into) = begun.stdin.take() {
-        // One that has ended says why.
+        // A process that has ended reports the cause.
         let _ = into.write_all(&edges.encode());
     }
     let ended = begun.wait_with_output()?;

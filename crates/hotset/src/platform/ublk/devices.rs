@@ -34,7 +34,7 @@ pub fn all() -> IoResult<Vec<DeviceInfo>> {
     for id in numbers {
         let mut ask = Control::of(Command::GetInfo, id);
         ask.buffer = vec![0; DeviceInfo::BYTES];
-        // One may go meanwhile.
+        // A device may go meanwhile.
         let info = ublk_control(ask)?.ok();
         found.extend(info.and_then(|bytes| DeviceInfo::decode(&bytes)));
     }
@@ -119,13 +119,13 @@ pub fn record_removal(id: u32) {
     }
 }
 
-/// Where a device that was removed is still mounted.
+/// The mount point of a removed device that is still mounted.
 pub fn still_mounted(id: u32) -> Option<PathBuf> {
     line(id, REMOVED)?.split(' ').find_map(mounts::mounted)
 }
 
-/// The devices that were removed and are still mounted: the volume, the number of the device,
-/// and where.
+/// The devices that were removed and are still mounted: the volume, the number of the device, and
+/// the mount point.
 pub fn removed() -> Vec<(String, u32, PathBuf)> {
     let Ok(files) = fs::read_dir(NAMES) else {
         return Vec::new();

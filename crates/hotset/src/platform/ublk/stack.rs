@@ -122,7 +122,7 @@ impl Walk {
         about.map(|about| self.device(&about)).is_ok()
     }
 
-    /// Goes into the device that has this directory of sysfs.
+    /// Visits the device with this directory of sysfs.
     fn device(&mut self, about: &Path) {
         if !self.seen.insert(about.to_owned()) {
             return;
