@@ -61,7 +61,7 @@ pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
         Some(refused) => Failure::runtime(refused.on("signals")),
         None => Failure::runtime(cause),
     })?;
-    // The files opened since the start of the host may have taken all descriptors.
+    // The files opened since the host was made may have taken all descriptors.
     Uring::check().map_err(Failure::runtime)?;
     let outcome = Arc::new(Mutex::new(true));
     let ended_with = outcome.clone();

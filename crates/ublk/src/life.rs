@@ -27,8 +27,8 @@ use block::Nanos;
 
 /// Pause between two tries to recover a device that its dead server has not released.
 const PAUSE: Nanos = Nanos::from_millis(5);
-/// Longest wait for a live device with the recorded process of a stranger: the driver notices the
-/// death of a server late, and process numbers are used again.
+/// Longest wait for a device that is live although its recorded process is a stranger's: the driver
+/// notices the death of a server late, and process numbers are used again.
 const LIVE_MAX: Nanos = Nanos::from_secs(3);
 
 const EPERM: i32 = 1;

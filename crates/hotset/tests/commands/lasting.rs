@@ -17,7 +17,7 @@ fn made(place: &Place, command: &str, parts: &[&str]) -> String {
     said
 }
 
-/// That the line of `file` keeps a change which begins with `text`.
+/// The end of a command's output, for the line of `file` that begins with `text`.
 fn kept_by(file: &str, text: &str) -> String {
     let said = fs::read_to_string(file).unwrap();
     let at = said.lines().position(|line| line.starts_with(text));

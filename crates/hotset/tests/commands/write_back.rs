@@ -353,7 +353,7 @@ fn a_device_of_a_log_is_replaced_and_the_log_is_whole_again() {
     assert!(client.read(8 << 20, 1 << 20).unwrap() == later);
     part.check(&socket);
     assert_eq!(volume(&daemon)["write_back"]["copies"], 1);
-    // So does one that is lost.
+    // A lost device is replaced too.
     run(&mut place.command("volume replace-log vol log1 log0"));
     assert_eq!(volume(&daemon)["write_back"]["copies"], 2);
     part.check(&socket);
