@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //!     nothing that was there before is overwritten, followed or removed
-//!     the text has what the file has: owner, mode, access list, extended attributes
-//!     dropped before it took the place, it is removed
+//!     the text takes over the file's owner, mode, access list and extended attributes
+//!     a text that is dropped before the replacement is removed
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, File, OpenOptions};
@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-/// Names that are tried, of which each may be what a crash has left.
+/// Names to try; a crash may have left a file under each.
 const NAMES_MAX: u32 = 100;
 /// Attributes that the kernel gives to each file by itself, or lets only some users set.
 const NOT_COPIED: [&str; 2] = ["security.", "trusted."];
@@ -60,7 +60,7 @@ impl Beside {
         Err(last)
     }
 
-    /// Puts it in the place of the file at `path`.
+    /// Renames the text over the file at `path`.
     pub(crate) fn replace(&self, path: &Path) -> io::Result<()> {
         fs::rename(&self.0, path)?;
         File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
@@ -69,7 +69,7 @@ impl Beside {
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // Once it has taken the file's place there is none.
+        // After the replacement the name is gone.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -117,7 +117,7 @@ fn attribute(file: &File, name: &CStr) -> io::Result<Vec<u8>> {
     })
 }
 
-/// What `fill` gives, asked for its length first; nothing where there are no attributes.
+/// Bytes from `fill`, which is asked for their length first; empty without attributes.
 fn filled(fill: impl Fn(&mut [u8]) -> isize) -> io::Result<Vec<u8>> {
     let mut buffer = Vec::new();
     loop {
@@ -139,7 +139,7 @@ fn filled(fill: impl Fn(&mut [u8]) -> isize) -> io::Result<Vec<u8>> {
                 return Ok(buffer);
             }
             Err(_) => match io::Error::last_os_error() {
-                // It has become longer.
+                // The value has grown since.
                 error if error.raw_os_error() == Some(libc::ERANGE) => continue,
                 error => return Err(error),
             },
@@ -171,7 +171,7 @@ mod tests {
         fs::write(&kept, "precious").unwrap();
         std::os::unix::fs::symlink(&kept, dir.path().join(".hotset.toml.new-0")).unwrap();
         std::os::unix::fs::symlink(&kept, dir.path().join("hotset.toml.new")).unwrap();
-        // User 65534 may read it, as `setfacl -m u:65534:r` writes it.
+        // An access list that lets user 65534 read, as `setfacl -m u:65534:r` writes it.
         let mut list = vec![2, 0, 0, 0];
         for (tag, mode, id) in [
             (1u16, 6u16, -1i32),

@@ -12,9 +12,9 @@ use toml_edit::{DocumentMut, Item, Value};
 /// The roles of an array by number, and the device that has each.
 pub type Roles = Vec<(u32, Option<String>)>;
 
-/// Which of `texts`, the files of a configuration, changes by `request`, and to what; `roles`
-/// names those of an array, as they are before it. The result is a file that can be read, if
-/// it was one.
+/// Applies `request` to `texts`, the files of a configuration: the index of the changed file, and
+/// its new text. `roles` names the roles of an array before the request. A readable file stays
+/// readable.
 pub fn edit(
     texts: &[&str],
     request: &Request,
@@ -83,7 +83,7 @@ pub fn edit(
             if let Some(device) = device {
                 append_new(&mut file, others, device)?;
             }
-            // One that the daemon does not serve is put in its place.
+            // A section of that name, which the daemon does not serve, is replaced.
             let name = Volume::parse(volume)?.name.value;
             remove_all(&mut file, "volume", |table| is_named(table, name.as_str()))?;
             append(&mut file, "volume", volume)?;
@@ -138,7 +138,7 @@ pub fn edit(
                 add(list(table, "spares")?, &name);
             }
         }
-        // Until it has ended a start needs both, and takes whichever has the role.
+        // Until the exchange has ended a start needs both, and takes whichever has the role.
         Request::ReplaceMember { array, device, .. } => {
             let name = known(&mut file, others, device)?;
             let table = section(&mut file, "array", array)?;
@@ -171,7 +171,7 @@ pub fn edit(
     }
 }
 
-/// Which file has the section that changes; of one that is new, the first.
+/// Returns the index of the file with the section to change; a new section goes to the first file.
 fn holder(files: &[DocumentMut], request: &Request) -> Result<usize, String> {
     let (kind, name) = match request {
         Request::SetMode { volume, .. }
@@ -258,7 +258,7 @@ unix = "/run/hotset/nbd.sock"
         NamedOrNew::New(format!("name = \"{name}\"\npath = \"/dev/{name}\"\n"))
     }
 
-    /// Lines that were taken away and put in.
+    /// The removed lines and the added ones.
     fn changed(after: &str) -> (Vec<&str>, Vec<&str>) {
         let gone = TEXT
             .lines()
@@ -336,7 +336,7 @@ unix = "/run/hotset/nbd.sock"
             let ended = with(&begun, exchanged("b", "c")).unwrap();
             assert_eq!(lists(&ended), ["a c", ""]);
             assert!(ended.contains("members = [\"a\", \"c\"] # both in bay 2"));
-            // Of one that is cancelled the old one stays.
+            // A cancelled exchange leaves the old member.
             let ended = with(&begun, exchanged("c", "b")).unwrap();
             assert_eq!(lists(&ended), ["a b", ""]);
             // A spare that serves is exchanged like any other.
@@ -515,7 +515,7 @@ unix = "/run/hotset/nbd.sock"
         let (at, after) = edit(&[TEXT, more], &request, &roles).unwrap();
         assert!(at == 1 && after.starts_with("# Mail.\n[[pool]]"), "{after}");
         assert!(after.contains("devices = [\"ssd1\"]") && after.contains("[[device]]"));
-        // What another file has is not written again.
+        // A device of another file is not written again.
         let old = NamedOrNew::New("name = \"ssd0\"\npath = \"/dev/nvme0n1\"\n".into());
         let (at, after) = edit(&[TEXT, more], &add("small", old), &roles).unwrap();
         assert!(at == 1 && !after.contains("[[device]]"), "{after}");

@@ -1,6 +1,6 @@
-//! What of a file is no part of its TOML, and stays when that changes.
+//! The form of a file outside its TOML, which a change keeps.
 
-/// How a file is written.
+/// A byte order mark, and line ends.
 pub(crate) struct Form {
     has_mark: bool,
     /// Every line ends in a carriage return too.
@@ -11,7 +11,7 @@ pub(crate) struct Form {
 const MARK: char = '\u{feff}';
 
 impl Form {
-    /// That of `text`.
+    /// The form of `text`.
     pub(crate) fn of(text: &str) -> Form {
         let has_returns =
             text.contains("\r\n") && text.matches("\r\n").count() == text.matches('\n').count();
@@ -21,7 +21,7 @@ impl Form {
         }
     }
 
-    /// The text without that.
+    /// Returns the text without mark and carriage returns.
     pub(crate) fn plain(&self, text: &str) -> String {
         let text = text.strip_prefix(MARK).unwrap_or(text);
         match self.has_returns {
@@ -30,7 +30,7 @@ impl Form {
         }
     }
 
-    /// The text with it.
+    /// Returns the text in this form.
     pub(crate) fn apply(&self, text: &str) -> String {
         let mark = if self.has_mark {
             MARK.to_string()
@@ -61,7 +61,7 @@ mod tests {
             assert_eq!(form.plain(text), "a\nb\n");
             assert_eq!(form.apply("a\nb\n"), text);
         }
-        // Of both kinds, each line is left as it is.
+        // A file with both kinds of line ends keeps each line.
         let mixed = "a\r\nb\n";
         assert_eq!(Form::of(mixed).plain(mixed), mixed);
     }

@@ -2,14 +2,14 @@
 //!
 //! Invariants:
 //!     the file is replaced as a whole, or left as it is
-//!     comments and the order of what stays are kept
-//!     a daemon starts with the files before a change ⟹ it starts with them after it
-//!     a file that is not as the daemon has read it is left as it is, and so is the daemon
-//!     what another wrote after the file was read is never lost
-//!     who changes a file holds the lock of its directory, which other programs may take too
+//!     comments and the order of all that stays are kept
+//!     a daemon starts with the files before a change ⟹ it starts with them after the change
+//!     if a file differs from the text that the daemon has read, file and daemon stay unchanged
+//!     text that another program wrote after the file was read is never lost
+//!     a change holds the lock of the file's directory, which other programs may take too
 //!
-//! Not here: what a change means, which the daemon checks; the order of changes, which is its
-//! queue's; and changes that no file says, such as a quiesced volume.
+//! Not here: the meaning of a change, which the daemon checks; the order of changes, which is its
+//! queue's; and changes outside of files, such as a quiesced volume.
 
 mod beside;
 mod edit;
@@ -26,11 +26,11 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How often the lock of a directory is tried that another program has, and the pause between.
+/// Tries to lock a directory that another program has locked, and the pause between them.
 const LOCK_ATTEMPTS: u32 = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
-/// Whether a daemon would start with the files, were the one at `at` to say `after`.
+/// Checks that a daemon would start with the files if the one at `at` had the text `after`.
 fn agrees(files: &Files, at: usize, after: &str) -> Result<(), String> {
     let file = files.iter().nth(at).expect("one of these");
     let changed = files.with(&file.path, after.to_owned());
@@ -43,7 +43,7 @@ fn agrees(files: &Files, at: usize, after: &str) -> Result<(), String> {
     }
 }
 
-/// Whether the files are as the daemon has read them.
+/// Checks that the files are those that the daemon has read.
 fn as_read(running: &Files, files: &Files) -> Result<(), String> {
     let remedy = "and nothing was changed; run `hotset reload` first, or use --temporary";
     let mut read = running.iter();
@@ -71,26 +71,26 @@ fn as_read(running: &Files, files: &Files) -> Result<(), String> {
     }
 }
 
-/// A file's new text, written beside it.
+/// A new text, written beside the file to change.
 pub struct Draft {
-    /// As the configuration names it.
+    /// The path as the configuration names it.
     name: PathBuf,
-    /// Without links.
+    /// The path without links.
     path: PathBuf,
     beside: Beside,
     before: String,
     after: String,
-    /// All files, as they were read.
+    /// All files as read.
     files: Files,
     /// A descriptor that is given up for the last look at the file: the change may take the others.
     spare: File,
-    /// The lock of who changes files of this configuration.
+    /// The lock of the file's directory, against other changes.
     _lock: File,
 }
 
 impl Draft {
-    /// Draws up what `request` makes of one of the files of the configuration at `main`, which
-    /// the daemon has read as `running`; `roles` names those of an array.
+    /// Applies `request` to one of the files of the configuration at `main`, which the daemon has
+    /// read as `running`. `roles` names the roles of an array.
     pub fn prepare(
         main: &Path,
         running: &Files,
@@ -125,7 +125,7 @@ impl Draft {
         let edited = edit(&files).map_err(|why| format!("{} {why}", main.display()));
         let (at, after) = edited?;
         let file = files.iter().nth(at).expect("one of these").clone();
-        // A link stays one.
+        // A link stays a link.
         let path =
             fs::canonicalize(&file.path).map_err(|error| fails(&file.path, "read", error))?;
         let beside = Beside::write(&path, &after);
@@ -143,7 +143,7 @@ impl Draft {
         })
     }
 
-    /// Puts the new text in the file's place; the files as they are then, or why it is not there.
+    /// Replaces the file by the new text. Returns all files with it, or the cause of the failure.
     pub fn commit(self) -> Result<Files, String> {
         let path = self.name.display();
         drop(self.spare);

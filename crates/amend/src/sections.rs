@@ -1,7 +1,7 @@
 //! Sections of a configuration as text: finding, adding and removing them, and their values.
 //!
-//! Invariant: comments and what stands around a change stay as they are; what is removed takes the
-//! comments of its own lines and those right above it.
+//! Invariant: comments and text around a change stay. A removed section or name takes along the
+//! comments of its own lines and those right above.
 
 use control::config::Device;
 use control::protocol::NamedOrNew;
@@ -21,13 +21,13 @@ pub(crate) fn named<'a>(file: &'a DocumentMut, kind: &str, name: &str) -> Option
     all.iter().find(|table| is_named(table, name))
 }
 
-/// Whether a file has a door of a volume's own, by sections of this kind.
+/// Tests a file for a frontend of the volume's own, in sections of this kind.
 pub(crate) fn has_door(file: &DocumentMut, kind: &str, volume: &str) -> bool {
     let sections = file.get(kind).and_then(Item::as_array_of_tables);
     sections.is_some_and(|all| all.iter().any(|table| is_door(table, volume)))
 }
 
-/// Whether a section is one.
+/// Tests for a section of a frontend of the volume's own.
 pub(crate) fn is_door(table: &Table, volume: &str) -> bool {
     let text = |key| table.get(key).and_then(Item::as_str);
     let socket = text("vhost_user").map(Path::new);
@@ -36,7 +36,7 @@ pub(crate) fn is_door(table: &Table, volume: &str) -> bool {
     text("ublk") == Some(volume) || guest == Some(volume)
 }
 
-/// Every section of a kind; made if there is none.
+/// Returns the sections of a kind; adds an empty list if there are none.
 pub(crate) fn sections<'a>(
     file: &'a mut DocumentMut,
     kind: &str,
@@ -70,8 +70,8 @@ pub(crate) fn remove(file: &mut DocumentMut, kind: &str, name: &str) -> Result<(
     remove_all(file, kind, is_it)
 }
 
-/// Removes every section of a kind that `is_it`. Comments that a blank line separates from a
-/// section are not its own: they go to what follows it.
+/// Removes every section of a kind that `is_it` selects. Comments that a blank line separates from
+/// a removed section stay, above the next one.
 pub(crate) fn remove_all(
     file: &mut DocumentMut,
     kind: &str,
@@ -96,7 +96,7 @@ fn prefix(text: Option<&RawString>) -> &str {
     text.and_then(RawString::as_str).unwrap_or_default()
 }
 
-/// What of the text before a section ends in a blank line.
+/// The text before a section up to its last blank line.
 fn of_others(prefix: &str) -> &str {
     let mut end = 0;
     let mut at = 0;
@@ -158,7 +158,7 @@ pub(crate) fn append(file: &mut DocumentMut, kind: &str, text: &str) -> Result<(
     Ok(())
 }
 
-/// Appends a device, unless this file or another has it already; its name.
+/// Appends a device unless this file or another has it already. Returns the device's name.
 pub(crate) fn append_new(
     file: &mut DocumentMut,
     others: &[DocumentMut],
@@ -186,7 +186,7 @@ pub(crate) fn append_new(
     }
 }
 
-/// The name of a device, which the file has in the end.
+/// Returns the name of a device, and adds a new device to the file.
 pub(crate) fn known(
     file: &mut DocumentMut,
     others: &[DocumentMut],
@@ -227,19 +227,19 @@ pub(crate) fn add(list: &mut Array, name: &str) {
         return;
     };
     let mut value = Value::from(name);
-    // A comment in the line of the last one stays there.
+    // A comment in the line of the last name stays there.
     *value.decor_mut() = Decor::new(format!("{of_last}\n{indent}"), "");
     list.push_formatted(value);
     list.set_trailing(format!("\n{rest}"));
 }
 
-/// Puts a name in the place of another, with what stands around that; whether it was there.
+/// Replaces a name, with the text around it kept. Returns false if the name is missing.
 pub(crate) fn exchange(list: &mut Array, name: &str, by: &str) -> bool {
     let at = list.iter().position(|other| other.as_str() == Some(name));
     at.map(|at| list.replace(at, by)).is_some()
 }
 
-/// Removes a name, with the comments in its line and those right above it.
+/// Removes a name, with the comments in its line and those right above.
 pub(crate) fn take(list: &mut Array, name: &str) {
     loop {
         let at = list.iter().position(|other| other.as_str() == Some(name));
@@ -259,11 +259,10 @@ pub(crate) fn take(list: &mut Array, name: &str) {
     }
 }
 
-/// What stands between the one before what was removed and the one after it, where `before` and
-/// `after` stood around that.
+/// The text between the neighbours of a removed value, around which stood `before` and `after`.
 fn joined(before: &str, after: &str, is_last: bool) -> String {
     match (before.split_once('\n'), after.split_once('\n')) {
-        // All of it in one line.
+        // The whole list is in one line.
         (None, None) if is_last => after.to_owned(),
         (None, None) => before.to_owned(),
         (None, Some(_)) if before.trim().is_empty() && is_last => after.to_owned(),
@@ -286,7 +285,7 @@ pub(crate) fn drop_if_empty(table: &mut Table, key: &str) {
     }
 }
 
-/// Sets a value and leaves what stands around it.
+/// Sets a value, with the text around it kept.
 pub(crate) fn set(table: &mut Table, key: &str, to: impl Into<Value>) {
     match table.get_mut(key).and_then(Item::as_value_mut) {
         Some(old) => {

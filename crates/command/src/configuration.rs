@@ -1,4 +1,4 @@
-//! Reading configurations: from files to what is right in itself, or for this machine.
+//! Reading configurations, and checking them: alone, or for this machine.
 
 use crate::Failure;
 use clap::Args;
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 
 /// The variable of the environment that names the configuration.
 pub const VARIABLE: &str = "HOTSET_CONFIG";
-/// Where the configuration is unless that is said.
+/// Path of the configuration unless another is given.
 pub const USUAL: &str = "/etc/hotset/hotset.toml";
 
-/// Where the configuration is.
+/// Path of the configuration.
 #[derive(Args)]
 pub struct Place {
     /// The configuration
@@ -34,8 +34,8 @@ pub fn read(file: &Path) -> Result<Config, Failure> {
     judged(file, judge).map_err(Failure::Usage)
 }
 
-/// Reads a configuration that can be served: a device that cannot be used keeps but its
-/// own volume from that. `is_listened` says whether a process goes on to listen on a unix socket.
+/// Reads a configuration to be served. A device that cannot be used keeps only its own volume from
+/// being served. `is_listened` tests for a process that goes on to listen on a unix socket.
 pub fn read_to_serve(file: &Path, is_listened: fn(&Path) -> bool) -> Result<Config, Failure> {
     let judge = |files: &Files, drives: &[&str]| check_to_serve(files, drives, is_listened);
     judged(file, judge).map_err(Failure::Usage)
@@ -46,7 +46,7 @@ pub fn read_alone(file: &Path) -> Result<Config, Failure> {
     read_again(file).map_err(Failure::Usage)
 }
 
-/// As [`read_alone`]; else what is wrong, in a line each.
+/// As [`read_alone`]. `Err`: the problems, in a line each.
 pub fn read_again(file: &Path) -> Result<Config, String> {
     judged(file, |files, drives| check_alone(files.clone(), drives))
 }
@@ -58,7 +58,7 @@ fn judged(
     let files = Files::read(file).map_err(|(path, cause)| {
         let path = path.display();
         match cause.kind() {
-            // It says what to do.
+            // The cause names the remedy.
             ErrorKind::InvalidInput => format!("{path} cannot be read: {cause}"),
             _ => format!("{path} cannot be read ({cause}); name a configuration file"),
         }
@@ -70,7 +70,7 @@ fn judged(
     })
 }
 
-/// What is possible in a configuration and hardly meant, in a line each.
+/// Permitted settings that are hardly meant, in a line each.
 pub fn warnings(config: &Config) -> Vec<String> {
     let warnings = control::check::warnings(config);
     let lines = warnings.iter().map(|warning| config.files.show(warning));

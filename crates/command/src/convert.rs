@@ -12,7 +12,7 @@ use trace::{Format, Record, Writer};
 /// zstd's default level.
 const ZSTD_LEVEL: i32 = 3;
 
-/// A trace, and what to make of it.
+/// A trace, and the format to convert it to.
 #[derive(Args)]
 pub struct Convert {
     /// The trace; - for standard input
@@ -30,7 +30,7 @@ pub struct Convert {
     force: bool,
 }
 
-/// Converts it.
+/// Converts a trace.
 pub fn run(convert: &Convert, formats: &Formats) -> Result<(), Failure> {
     let format = output_format(&convert.to, convert.to_format, formats)?;
     let mut reader = convert.input.open(formats, &convert.from)?.with_flushes();
@@ -61,7 +61,7 @@ pub fn run(convert: &Convert, formats: &Formats) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What to write to `path`: as asked, or as its ending says.
+/// Returns the format to write to `path`: the one asked for, or that of the ending.
 pub fn output_format(
     path: &Path,
     asked: Option<Format>,
@@ -91,8 +91,8 @@ pub fn output_format(
     }
 }
 
-/// A trace being written beside its place, which it takes when it is whole: a
-/// failure leaves nothing behind and what was there as it was.
+/// A trace that is written to a partial file, which replaces the file at the path once complete: a
+/// failure leaves no partial file, and the file at the path as it was.
 pub struct Output {
     writer: Option<Writer<Box<dyn Write + Send>>>,
     partial: PathBuf,
@@ -100,7 +100,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Begins it, in one of `formats`; what is at `path` is replaced only by `force`.
+    /// Begins a trace in one of `formats`. Replaces a file at `path` only with `force`.
     pub fn create(
         path: &Path,
         format: Format,
@@ -141,7 +141,7 @@ impl Output {
         writer.write(record).map_err(Failure::runtime)
     }
 
-    /// Completes it, and has it take its place.
+    /// Completes the trace and moves it to its path.
     pub fn finish(mut self) -> Result<(), Failure> {
         let writer = self.writer.take().expect("open until finished");
         drop(writer.finish().map_err(Failure::runtime)?);
@@ -153,7 +153,7 @@ impl Output {
 impl Drop for Output {
     fn drop(&mut self) {
         drop(self.writer.take());
-        // It is gone if it was finished.
+        // A finished trace has left this name.
         let _ = fs::remove_file(&self.partial);
     }
 }

@@ -1,4 +1,4 @@
-//! Drills as they are asked for and shown, wherever they run.
+//! Drills: their arguments and their output, for every program that runs them.
 
 use crate::Failure;
 use crate::configuration::read_alone;
@@ -8,13 +8,14 @@ use clap::builder::PossibleValuesParser;
 use drill::{Row, Setup};
 use std::path::PathBuf;
 
-/// What is drilled, and how that is shown.
+/// The set-up to drill, and the form of the output.
 #[derive(Args)]
 pub struct Asked {
-    /// Drill the arrays and the write-back volumes of this configuration, on drives of the drill's own, instead of a set-up
+    /// Drill the arrays and the write-back volumes of this configuration, on drives of the drill's
+    /// own, instead of a set-up
     #[arg(long, value_name = "FILE", conflicts_with = "set_up")]
     config: Option<PathBuf>,
-    /// A set-up that is there: of a published evaluation of arrays, or a write-back volume
+    /// A built-in set-up: of a published evaluation of arrays, or a write-back volume
     #[arg(long, value_name = "NAME", default_value = "published", value_parser = PossibleValuesParser::new(Setup::names()))]
     set_up: String,
     /// Write a page with charts
@@ -26,7 +27,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// What is drilled; what of it is not is printed.
+    /// Returns the set-up to drill. Prints its parts that are not drilled.
     pub fn setup(&self) -> Result<Setup, Failure> {
         let setup = match &self.config {
             Some(file) => Setup::new(read_alone(file)?),

@@ -1,28 +1,28 @@
-//! How a command ends without success.
+//! The ends of a command without success.
 
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Why a command ends without success.
+/// The cause for which a command ends without success.
 #[derive(Debug)]
 pub enum Failure {
     /// The command line or the configuration is wrong; one line for each error.
     Usage(String),
-    /// It could not be done.
+    /// An error while the command ran.
     Runtime(String),
-    /// What was asked has been answered; the exit status says it too.
+    /// The command has printed its answer; the exit status repeats it.
     Answered(u8),
 }
 
 impl Failure {
-    /// It could not be done, for this cause.
+    /// An error while the command ran, from its cause.
     pub fn runtime(cause: impl fmt::Display) -> Failure {
         Failure::Runtime(cause.to_string())
     }
 }
 
-/// Prints to standard output. One that its reader has closed is no failure.
+/// Prints to standard output. A pipe that its reader has closed is no failure.
 pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let written = out.write_all(text.as_ref()).and_then(|()| out.flush());
@@ -32,7 +32,7 @@ pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     })
 }
 
-/// The exit status of `program`, whose command has ended so; why it failed is printed.
+/// Prints the cause of a failure, and returns the exit status of `program`.
 pub fn exit(program: &str, ended: Result<(), Failure>) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,5 +1,5 @@
-//! What the command lines of `hotset` and `hotset-lab` share: how a command ends, tables,
-//! configurations and traces as arguments, drills as they are asked for and shown, and their
+//! The common parts of the command lines of `hotset` and `hotset-lab`: the ends of a command,
+//! tables, configurations and traces as arguments, the arguments and output of drills, and the
 //! manual.
 //!
 //! Not here: commands.

@@ -118,7 +118,7 @@ impl Manual {
         page
     }
 
-    /// The synopsis of a command and of each below it, a line each.
+    /// The synopsis of a command and of each subcommand, a line each.
     pub fn synopses(program: &Command, words: &str) -> String {
         let mut out = String::new();
         for_each_leaf(program, words, &mut |command, path| {
@@ -127,7 +127,7 @@ impl Manual {
         out
     }
 
-    /// The reference of a command and of each below it, in Markdown.
+    /// The reference of a command and of each subcommand, in Markdown.
     pub fn markdown(&self, program: &Command, words: &str) -> String {
         let mut out = String::new();
         for_each_leaf(program, words, &mut |command, path| {
@@ -172,7 +172,7 @@ fn visible(command: &Command) -> impl Iterator<Item = &Command> {
     subcommands.filter(|command| !command.is_hide_set() && command.get_name() != "help")
 }
 
-/// Visits a command and each visible one below it.
+/// Visits a command and each visible subcommand.
 pub fn walk(command: &Command, path: &str, visit: &mut impl FnMut(&Command, &str)) {
     visit(command, path);
     for below in visible(command) {
@@ -242,7 +242,7 @@ pub fn synopsis(command: &Command, path: &str) -> String {
     line
 }
 
-/// An argument as it is typed.
+/// The spelling of an argument on the command line.
 fn spelled(arg: &Arg) -> String {
     let several = arg
         .get_num_args()

@@ -1,4 +1,4 @@
-//! Tables of text, columns as wide as they must be, and what is counted in words.
+//! Tables of text with columns as wide as their cells, and numbers with their units.
 
 use std::fmt;
 
@@ -56,7 +56,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// So many of what has a regular plural.
+/// A number and the noun `what`, whose plural is regular.
 pub fn count(n: usize, what: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
     format!("{n} {what}{plural}")

@@ -1,4 +1,4 @@
-//! How commands read traces: their format and what becomes of bad input.
+//! Traces as arguments of commands: their format, and the treatment of bad input.
 
 use crate::Failure;
 use clap::Args;
@@ -9,7 +9,7 @@ use trace::{Devices, Error, Format, Reader, Skipped, Strictness, Writer};
 
 type Bytewise = Box<dyn Write + Send>;
 
-/// Opens a trace, of a format if one is given.
+/// Opens a trace, of the given format if there is one.
 pub type ReadTrace =
     fn(&Path, Box<dyn Read + Send>, Option<Format>, Strictness) -> Result<Reader, Error>;
 
@@ -22,11 +22,11 @@ pub struct Formats {
     pub read: ReadTrace,
     /// As [`Writer::new`].
     pub write: fn(&Path, Bytewise, Format) -> Result<Writer<Bytewise>, Error>,
-    /// What can be written.
+    /// The formats that can be written.
     pub writable: &'static [Format],
 }
 
-/// Those of `trace`.
+/// The formats of `trace`.
 pub const OWN: Formats = Formats {
     open: Reader::open,
     read: Reader::new,
@@ -34,7 +34,7 @@ pub const OWN: Formats = Formats {
     writable: &[Format::Binary, Format::Csv, Format::OracleGeneral],
 };
 
-/// How many times as fast as they were recorded requests are sent.
+/// Reads a speed: the rate of replay as a multiple of the recorded rate.
 pub fn speed(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(speed) if (1e-3..=1e6).contains(&speed) => Ok(speed),
@@ -42,13 +42,13 @@ pub fn speed(text: &str) -> Result<f64, String> {
     }
 }
 
-/// How traces are to be read.
+/// The format of traces, and the treatment of bad input.
 #[derive(Args)]
 pub struct Input {
     /// The traces' format; recognised by their first line unless given
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     pub format: Option<Format>,
-    /// Leave out and count what makes no sense, instead of ending with an error
+    /// Leave out and count malformed input, instead of ending with an error
     #[arg(long)]
     pub lenient: bool,
 }
@@ -59,7 +59,7 @@ pub fn format(text: &str) -> Result<Format, String> {
 }
 
 impl Input {
-    /// What to do with bad input.
+    /// The treatment of bad input.
     pub fn strictness(&self) -> Strictness {
         if self.lenient {
             Strictness::Lenient
@@ -79,7 +79,7 @@ impl Input {
         reader.map_err(Failure::runtime)
     }
 
-    /// Reports on standard error what was left out of `path`, if anything.
+    /// Reports on standard error the input of `path` that was left out, if any.
     pub fn report(&self, path: &Path, skipped: &Skipped) {
         if *skipped == Skipped::default() {
             return;
@@ -99,16 +99,16 @@ impl Input {
     }
 }
 
-/// Input whose requests lie on a device.
+/// Input with requests to a device.
 #[derive(Args)]
 pub struct OnDevice {
-    /// How they are read.
+    /// The format, and the treatment of bad input.
     #[command(flatten)]
     pub input: Input,
     /// Take requests that end beyond this size, such as 1TiB, for bad input
     #[arg(long, value_name = "SIZE", value_parser = Bytes::parse)]
     device_size: Option<Bytes>,
-    /// Of a capture of blktrace, the device whose requests are taken, such as 8,0; may be repeated,
+    /// The device of the requests to take from a capture of blktrace, such as 8,0; may be repeated,
     /// or `all`. Needed where there are several
     #[arg(long, value_name = "MAJOR,MINOR", value_parser = device)]
     device: Vec<Device>,

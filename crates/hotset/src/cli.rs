@@ -22,13 +22,13 @@ pub struct Cli {
 pub enum Command {
     /// Write a first configuration, with the disks and SSDs of this machine
     ///
-    /// A file that exists is left as it is. The first free disk becomes the origin, every blank SSD a device of the
-    /// pool. Devices in use are listed as comments.
+    /// An existing file is left as it is. The first free disk becomes the origin, every blank SSD a
+    /// device of the pool. Devices in use are listed as comments.
     Init(commands::init::Init),
     /// Serve two temporary files, to try hotset without root
     ///
-    /// One file is as slow as a disk, by a model of a drive; the other is its SSD. Commands to paste are printed. Both
-    /// are removed at the end.
+    /// One file is as slow as a disk, by a model of a drive; the other is its SSD. Commands to
+    /// paste are printed. Both are removed at the end.
     Try(commands::trial::Try),
     /// Serve the volumes of a configuration until SIGTERM or SIGINT
     Serve {
@@ -40,15 +40,14 @@ pub enum Command {
     },
     /// Validate a configuration
     ///
-    /// Changes nothing. Prints FILE:LINE, the error and its remedy for each,
-    /// and exits with status 2 if there is one. With --against-running, prints
-    /// what `hotset reload` would change, and exits with status 3 if it would
-    /// change something, and 4 if that needs a restart.
+    /// Changes nothing. Prints FILE:LINE, the error and its remedy for each, and exits with status
+    /// 2 if there is one. With --against-running, prints the changes that `hotset reload` would
+    /// make, and exits with status 3 if there are any, and 4 if one needs a restart.
     Check(commands::check::Check),
     /// Make a running daemon run its changed configuration
     ///
-    /// Prints what has changed. If something needs a restart, nothing is changed;
-    /// `hotset check --against-running` says so before.
+    /// Prints the changes. If one needs a restart, nothing is changed;
+    /// `hotset check --against-running` reports that before.
     Reload {
         #[command(flatten)]
         control: Control,
@@ -70,7 +69,7 @@ pub enum Command {
         /// Stop after this many reports
         #[arg(long, value_name = "N", requires = "watch")]
         count: Option<u64>,
-        /// Exit with status 3 if something is wrong
+        /// Exit with status 3 if there is a trouble
         #[arg(long, conflicts_with = "watch")]
         exit_code: bool,
     },
@@ -89,7 +88,7 @@ pub enum Command {
     /// Create, manage and inspect arrays
     #[command(subcommand)]
     Array(commands::array::Array),
-    /// List long work of a running daemon, and cancel it
+    /// List long work of a running daemon, and cancel jobs
     #[command(subcommand)]
     Job(commands::job::Job),
     /// Serve metrics, an API and a page for a running daemon
@@ -100,7 +99,7 @@ pub enum Command {
     ///
     /// `[[attach]]` sections of the configuration attach volumes when the daemon starts.
     Attach {
-        /// The volume; without it, the devices of all are listed
+        /// The volume; without one, the devices of all are listed
         volume: Option<String>,
         /// Hardware queues; 1 unless given
         #[arg(long, requires = "volume")]
@@ -120,14 +119,13 @@ pub enum Command {
     Detach {
         /// The volume
         volume: String,
-        /// Though it is in use, or has no daemon: its I/O fails
+        /// Remove the device even if it is in use, or has no daemon; pending I/O fails
         #[arg(long)]
         force: bool,
     },
     /// Size the pool, from a trace or a running volume
     ///
-    /// Miss-ratio curve, working set, what half and twice the size would do,
-    /// endurance and cost.
+    /// Miss-ratio curve, working set, the results of half and twice the size, endurance and cost.
     Advise(Box<commands::advise::Advise>),
     /// Explain why a volume, or a range of it, is cached or not
     Explain(commands::explain::Explain),
@@ -167,7 +165,7 @@ pub enum Command {
         #[arg(long, value_name = "DIRECTORY")]
         directory: Option<PathBuf>,
     },
-    /// Start a device of ublk, which the daemon then takes over
+    /// Start a device of ublk, which the daemon then recovers
     #[command(hide = true, name = BEGIN)]
     UblkBegin {
         /// Its number
@@ -182,7 +180,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Carries it out.
+    /// Runs the command.
     pub fn run(self) -> Result<(), Failure> {
         match self {
             Command::Init(command) => commands::init::run(command),

@@ -1,4 +1,4 @@
-//! What the commands do, beside `serve`.
+//! The commands, beside `serve`.
 
 pub mod advise;
 pub mod array;

@@ -1,5 +1,5 @@
-//! The definition of the command line with its groups, its examples and the values that
-//! completions offer. Help, manual pages, completions and docs/commands are made of it.
+//! The definition of the command line with its groups, its examples and the values for completions.
+//! Help, manual pages, completions and docs/commands are made from it.
 
 use crate::commands::daemon::{CONTROL, CONTROL_VARIABLE};
 use clap::{Arg, Command};
@@ -112,7 +112,7 @@ pub const MANUAL: Manual = Manual {
     see_also: &["hotset.toml(5)"],
 };
 
-/// The command line as it is parsed and completed.
+/// The command line, for parsing and for completions.
 pub fn definition(program: Command) -> Command {
     with_values(MANUAL.in_help(program))
 }
@@ -130,7 +130,7 @@ fn with_values(command: Command) -> Command {
     })
 }
 
-/// An argument with the values that it may have.
+/// An argument with its possible values.
 fn offered(arg: Arg) -> Arg {
     let fixed = !arg.get_possible_values().is_empty();
     match arg.get_id().as_str() {

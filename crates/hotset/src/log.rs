@@ -1,11 +1,11 @@
 //! The log of the daemon: lines on standard error, written by a thread of their own.
 //!
 //! Invariants:
-//!     whoever logs never waits for standard error, and no failure of it is felt by anybody
+//!     a caller never waits for standard error, and no failure of standard error affects a caller
 //!     at most [`LINES_MAX`] lines wait; further lines are counted, and so are those that cannot be
 //!     written; the count is written as soon as a line can be
 //!
-//! Not here: limits on lines that peers can cause, which whoever writes them has.
+//! Not here: limits on lines that peers can cause: the callers have these.
 //!
 //! A command that is no daemon has no such thread: its lines are written at once.
 
@@ -20,7 +20,7 @@ use std::time::Duration;
 const LINES_MAX: usize = 1024;
 /// The longest line, in bytes.
 const LINE_BYTES_MAX: usize = 16 << 10;
-/// How long the end of the process waits for lines.
+/// Longest wait for lines at the end of the process.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 
 static LOG: OnceLock<Log> = OnceLock::new();
@@ -43,12 +43,12 @@ pub fn line(text: &str) {
     }
 }
 
-/// Waits until all lines are written, for a moment.
+/// Waits until all lines are written, for at most [`FLUSH_TIME_MAX`].
 pub fn flush() {
     if let Some(log) = LOG.get() {
         let waits = |state: &mut State| state.is_writing || !state.entries.is_empty();
         let state = log.lock();
-        // What is not written by then is lost with the process.
+        // Lines that are not written by then are lost with the process.
         let _ = log.written.wait_timeout_while(state, FLUSH_TIME_MAX, waits);
     }
 }
@@ -63,7 +63,7 @@ struct Log {
 
 enum Entry {
     Line(String),
-    /// So many lines are missing in this place.
+    /// The number of lines missing in this place.
     Missing(u64),
 }
 
@@ -95,7 +95,7 @@ struct State {
 
 impl State {
     fn push(&mut self, text: &str) {
-        // One place is for what is missing.
+        // One place is for the count of missing lines.
         if self.entries.len() >= LINES_MAX - 1 {
             self.left_out += 1;
             return;
@@ -144,8 +144,7 @@ impl Log {
         }
     }
 
-    /// What is to be written next. Where nothing could be written, it takes another line for that
-    /// to be tried again.
+    /// The next entry to write. After a failed write the next attempt waits for another line.
     fn next(&self, works: bool) -> Entry {
         let mut state = self.lock();
         loop {
@@ -162,7 +161,7 @@ impl Log {
     }
 }
 
-/// Lines as standard error shows them.
+/// The lines of `text` in the form of the log.
 fn shown(text: &str) -> String {
     let mut shown = String::new();
     for line in text.split('\n') {
@@ -183,7 +182,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    /// Standard error that takes a write, or refuses it, when the test says so.
+    /// Standard error that takes or refuses each write, as the test decides.
     struct Slow {
         answers: Receiver<bool>,
         written: Sender<String>,
@@ -224,7 +223,7 @@ mod tests {
         for n in 0..LINES_MAX + 500 {
             log.push(&n.to_string());
         }
-        // What is missing is said in one line, or in two if the first was taken meanwhile.
+        // The missing lines are reported in one line, or in two if the first was taken meanwhile.
         for _ in 0..LINES_MAX + 3 {
             answer.send(true).unwrap();
         }
@@ -245,7 +244,7 @@ mod tests {
     #[test]
     fn what_standard_error_refuses_is_counted_and_later_lines_are_written() {
         let (log, answer, lines) = log();
-        // What is missing before the third line is refused beside it.
+        // The report of missing lines before the third line is refused as well.
         let refused = [("two", &[false][..]), ("three", &[false, false])];
         for (text, takes) in [("one", &[true][..])].into_iter().chain(refused) {
             log.push(text);

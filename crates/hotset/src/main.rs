@@ -1,7 +1,7 @@
 //! The command line of hotset.
 //!
-//! Exit status: 0 if it was done, 1 if it could not be, 2 if the command line
-//! or the configuration is wrong; some commands answer by others (`hotset check`).
+//! Exit status: 0 for success, 1 for a failure, 2 if the command line or the configuration is
+//! wrong; some commands have others (`hotset check`).
 
 #![deny(clippy::print_stderr)]
 

@@ -29,9 +29,9 @@ use std::path::Path;
 use std::rc::Rc;
 use uring::{DiskOptions, Uring, UringDriver};
 
-/// How long it may take to say where it is.
+/// Time limit of the look-up of a device's place.
 const PLACE_MAX: Nanos = Nanos::from_secs(2);
-/// How long files of the configuration may take to be read, or written.
+/// Time limit of reading, or writing, the files of the configuration.
 const FILES_MAX: Nanos = Nanos::from_secs(30);
 
 /// This machine, on one shard.
@@ -39,15 +39,15 @@ const FILES_MAX: Nanos = Nanos::from_secs(30);
 pub struct UringPlatform {
     host: Uring,
     local: Local<UringDriver>,
-    /// The directory of what pools remember by.
+    /// The directory of the witnesses.
     state: Rc<Path>,
-    /// What the configuration was read from, where it was a file.
+    /// The file of the configuration, if there is one.
     file: Option<Rc<Path>>,
-    /// Where it is asked for changes.
+    /// The control socket.
     control: Rc<Path>,
 }
 
-/// What keeps other users away.
+/// A hold on a device, against other users.
 pub enum Hold {
     File {
         _file: OpenFile,
@@ -71,7 +71,7 @@ impl Drop for OpenFile {
 }
 
 impl UringPlatform {
-    /// The machine as the shard `local` of `host` sees it; pools are remembered in `state`.
+    /// The machine for the shard `local` of `host`, with the witnesses in `state`.
     pub fn new(host: Uring, local: Local<UringDriver>, state: &Path) -> UringPlatform {
         UringPlatform {
             host,
@@ -82,7 +82,7 @@ impl UringPlatform {
         }
     }
 
-    /// The same, whose configuration is in `file`, and which is asked for changes at `control`.
+    /// Adds the file of the configuration, and the control socket at `control`.
     pub fn configured_by(self, file: Option<&Path>, control: &Path) -> UringPlatform {
         UringPlatform {
             file: file.map(Rc::from),
@@ -92,7 +92,7 @@ impl UringPlatform {
     }
 }
 
-/// A new text of a file of the configuration, beside it.
+/// The new text of a file of the configuration, written beside the file.
 struct Draft {
     draft: amend::Draft,
     platform: UringPlatform,
@@ -106,7 +106,7 @@ impl node::Draft for Draft {
 }
 
 impl UringPlatform {
-    /// What `work` on the files of the configuration comes to, if it ends soon.
+    /// Runs `work` on the files of the configuration, for at most [`FILES_MAX`].
     async fn soon<T: Send + 'static>(
         &self,
         what: &str,
@@ -123,7 +123,7 @@ impl UringPlatform {
         done.map_err(|error| error.to_string())
     }
 
-    /// `error`, with the users of the file at `path` if it is busy.
+    /// Returns `error`; a `Busy` one with the users of the file at `path`.
     async fn with_users(&self, error: IoError, path: &Path) -> IoError {
         if error.kind() != Kind::Busy {
             return error;
@@ -145,7 +145,7 @@ impl UringPlatform {
         }
     }
 
-    /// A file in `state` as it was opened, or who else has it.
+    /// The device of an opened file in `state`; or the error, with the users of the file.
     async fn beside(
         &self,
         opened: IoResult<(TargetId, Disk<UringDriver>)>,
@@ -157,7 +157,7 @@ impl UringPlatform {
         }
     }
 
-    /// What `read` finds in `state`, whose file system may be slow, or never answer.
+    /// Runs `read` in `state` within a time limit: the file system may be slow, or never answer.
     async fn read_state<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Path) -> IoResult<T> + Send + 'static,
@@ -341,7 +341,7 @@ impl Platform for UringPlatform {
         if !wear::is_nvme(place) {
             return None;
         }
-        // One that refuses to say so serves as well as any other.
+        // A device that refuses to report its wear serves as well as any other.
         let place = place.to_owned();
         let asked = self.host.aside(move || wear::ask(&place)).await;
         asked.ok()?.ok()
@@ -412,7 +412,7 @@ mod tests {
             "name = \"d\"\npath = \"{}\"\nbuffered = true",
             path.display()
         );
-        // Whoever opens it waits for this claim to end.
+        // An open waits for the end of this claim.
         uring::claim(&file).unwrap();
         let ended = run_alone(&mut host, move |local| async move {
             let config = parse("", &mut Vec::new());
@@ -440,7 +440,7 @@ mod tests {
             assert!(why.contains("is in use as pool"), "{why}");
             let name = source.name().clone();
             devices.close(&name).await.unwrap();
-            // Dropped without a word, it is free again too.
+            // Dropped without a release, the device is free again too.
             drop(devices.open(&source, Role::Origin).await.unwrap());
             env.timer.sleep(block::Nanos::from_millis(10)).await;
             drop(devices.open(&source, Role::Origin).await.unwrap());

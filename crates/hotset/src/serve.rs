@@ -41,7 +41,7 @@ fn raise_descriptors() {
     }
 }
 
-/// Serves until it is stopped.
+/// Serves until the daemon is stopped.
 pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
     raise_descriptors();
     let config = crate::configuration::read_to_serve(file, claim::stays_listened)?;
@@ -61,7 +61,7 @@ pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
         Some(refused) => Failure::runtime(refused.on("signals")),
         None => Failure::runtime(cause),
     })?;
-    // What was opened since the host was made may have left it nothing.
+    // The files opened since the host was made may have taken all descriptors.
     Uring::check().map_err(Failure::runtime)?;
     let outcome = Arc::new(Mutex::new(true));
     let ended_with = outcome.clone();
@@ -103,7 +103,7 @@ struct Sockets {
 }
 
 impl Sockets {
-    /// Listens; who had the sockets before may be about to end.
+    /// Listens on every socket; the former owner of one may be about to end.
     fn open(host: &Uring, config: &Config) -> Result<Sockets, Failure> {
         let at = |line: u32| {
             let place = config.files.place(line);
@@ -124,7 +124,7 @@ impl Sockets {
     }
 }
 
-/// Runs `work` with a mask for the modes of files it makes. No other thread makes files so far.
+/// Runs `work` with a mask for the modes of new files. No other thread makes files so far.
 fn with_umask<T>(mask: libc::mode_t, work: impl FnOnce() -> T) -> T {
     // SAFETY: no pointers are involved.
     let before = unsafe { libc::umask(mask) };
@@ -134,7 +134,7 @@ fn with_umask<T>(mask: libc::mode_t, work: impl FnOnce() -> T) -> T {
     output
 }
 
-/// What signals ask for.
+/// Requests by signals.
 #[derive(Default)]
 struct Asked {
     end: Cell<bool>,
@@ -154,7 +154,7 @@ impl Asked {
             .await;
     }
 
-    /// Returns when a reload was asked for, once for all that asked meanwhile.
+    /// Returns when a reload was asked for, once for all requests meanwhile.
     async fn for_reload(&self) {
         let reload = || self.reload.replace(false).then_some(());
         self.changed.until_some(reload).await;
@@ -164,8 +164,8 @@ impl Asked {
 /// A signal that comes so soon after the first asks for the same.
 const SECOND_SIGNAL: Duration = Duration::from_secs(1);
 
-/// Ends the daemon at the first SIGTERM or SIGINT, the process at one that comes
-/// [`SECOND_SIGNAL`] later or after that; SIGHUP has it read its configuration again.
+/// Ends the daemon at the first SIGTERM or SIGINT, and the process at one that comes
+/// [`SECOND_SIGNAL`] later or after that. SIGHUP makes the daemon read its configuration again.
 fn listen_to_signals(mesh: Mesh<UringDriver>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let wait = move || {
@@ -225,7 +225,7 @@ async fn run(
     for what in attached.left(&config) {
         platform.event(node::Event::Frontend { what });
     }
-    // What the command line adds is for this start alone.
+    // Flags of the command line are for this start alone.
     node.devices.adopt(config);
     for socket in sockets.nbd {
         nbd.serve(socket);
@@ -251,7 +251,7 @@ async fn run(
     node.stop().await
 }
 
-/// Reads the configuration again whenever a signal asks for it, for ever.
+/// Reads the configuration again at each request of a signal, for ever.
 async fn reload_when_asked(node: Rc<Node<UringPlatform>>, asked: Rc<Asked>) {
     loop {
         asked.for_reload().await;
@@ -261,7 +261,7 @@ async fn reload_when_asked(node: Rc<Node<UringPlatform>>, asked: Rc<Asked>) {
     }
 }
 
-/// Feeds the service manager's watchdog, if it has one, from the shard that serves.
+/// Feeds the service manager's watchdog, if there is one, from the shard that serves.
 async fn feed_watchdog(node: Rc<Node<UringPlatform>>, timer: Timer) {
     let mut limit_us = 0;
     if !sd_notify::watchdog_enabled(false, &mut limit_us) {
@@ -278,7 +278,7 @@ fn served(node: &Node<UringPlatform>) -> String {
     format!("serving {}", count(node.volumes_served(), "volume"))
 }
 
-/// Notifies the service manager, where there is one.
+/// Notifies the service manager, if there is one.
 fn notify(state: &[NotifyState]) {
     if let Err(error) = sd_notify::notify(false, state) {
         log::line(&format!("the service manager cannot be notified: {error}"));

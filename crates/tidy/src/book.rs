@@ -1,4 +1,4 @@
-//! The manual: docs/SUMMARY.md lists each page once, and each link to a heading finds it.
+//! The manual: docs/SUMMARY.md lists each page once, and each link to a heading has a target.
 //!
 //! Not here: whether the files of links exist (`documents`).
 

@@ -1,5 +1,5 @@
-//! Comments say why. They mark no unfinished work, express no doubt, and are
-//! not code that was put aside. None is a doc test, for those are not run.
+//! Comments say why. A comment marks no unfinished work, expresses no doubt, and is no code that
+//! was put aside. None is a doc test, for those are not run.
 
 use crate::source::Source;
 use crate::tree::{Finding, Tree};

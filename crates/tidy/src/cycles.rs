@@ -1,9 +1,9 @@
-//! No module needs one that needs it: the imports of a crate's modules are a hierarchy,
-//! so that any of them can be read after those it names.
+//! The imports of a crate's modules form a hierarchy: no two modules need each other, so that any
+//! module can be read after those it names.
 //!
-//! A module is a file. It needs the file in which what it names by `crate`, `super`,
-//! `self` or a module of its own is defined: a name that is handed on (`use`) is followed
-//! to where it comes from. What tests alone need counts for nothing.
+//! A module is a file. A module needs another if the other defines a name that the first reaches by
+//! `crate`, `super`, `self` or one of its own modules. A name that is handed on (`use`) is followed
+//! to its definition. Names that only tests use do not count.
 
 mod graph;
 mod paths;
@@ -11,7 +11,7 @@ mod paths;
 use crate::tree::{Finding, Tree};
 use graph::Graph;
 
-/// Modules that may need each other, and why.
+/// Modules that may need each other, and the reason.
 type Circle = (&'static [&'static str], &'static str);
 
 const ALLOWED: [Circle; 3] = [

@@ -1,8 +1,8 @@
-//! The field has a term for what these words say; ARCHITECTURE.md has the glossary.
+//! The field has a term for the meaning of these words; ARCHITECTURE.md has the glossary.
 
 use crate::tree::{Finding, Tree};
 
-/// Words, and what to write instead. `_` and letters of either case bound a word, so that
+/// Words, and the terms to write instead. `_` and letters of either case bound a word, so that
 /// names in the code are found too.
 const DIALECT: [(&str, &str); 20] = [
     ("told", "reported, logged, passed, listed or notified"),
@@ -27,10 +27,10 @@ const DIALECT: [(&str, &str); 20] = [
     ("stands still", "is quiesced, or stalls"),
 ];
 
-/// Published counters whose names stay as they are.
+/// Names of published counters, which stay as they are.
 const NAMES: [&str; 2] = ["loss_told", "lines_in_doubt"];
 
-/// Where the words are listed, or are others' or a language's.
+/// Files with the list of words, or with words of other programs or of a language.
 const ALLOWED: [(&str, &str); 3] = [
     ("crates/tidy/src/dialect.rs", ""),
     // `let go = ...`

@@ -3,7 +3,7 @@
 use crate::book::{targets, unfenced};
 use crate::tree::{Finding, Tree};
 
-/// What a path in a document looks like: it ends so, or it starts so.
+/// The endings and beginnings of a path in a document.
 const ENDS: [&str; 9] = [
     ".rs", ".md", ".toml", ".sh", ".py", ".json", ".svg", ".yml", ".csv",
 ];

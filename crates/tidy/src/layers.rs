@@ -1,4 +1,4 @@
-//! Who may depend on whom, from the manifests.
+//! The permitted dependencies between crates, checked against the manifests.
 //!
 //! Development dependencies are free: tests may name any layer.
 
@@ -6,7 +6,7 @@ use crate::tree::{Finding, Tree, in_crate};
 use std::collections::BTreeSet;
 use toml::Table;
 
-/// What a crate may depend on.
+/// The permitted dependencies of a crate.
 enum May {
     /// These workspace crates, and any crate from elsewhere.
     Use(&'static [&'static str]),
@@ -24,7 +24,7 @@ const LAYERS: [(&str, May); 36] = [
     ("layout", May::Use(&["block"])),
     ("origin", May::Use(&["block", "layout"])),
     ("ublk", May::Use(&["block"])),
-    // Of ublk, uring takes how the kernel is spoken to.
+    // From ublk, uring takes the commands and structures of the driver.
     ("uring", May::Use(&["block", "ublk"])),
     ("drives", May::Use(&["block"])),
     ("sim", May::Use(&["block", "drives"])),
@@ -101,7 +101,7 @@ const LAYERS: [(&str, May); 36] = [
             "hotset-lab",
         ]),
     ),
-    // Of sim, node and simnode, drill's simulated half takes the world, by its feature.
+    // From sim, node and simnode, the simulated half of drill takes the world, by its feature.
     (
         "drill",
         May::Use(&[

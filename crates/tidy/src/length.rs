@@ -1,6 +1,6 @@
-//! The limit of length is the function's, not the file's: what is read together is one file.
-//! A function has at most [`FUNCTION_LINES_MAX`] lines, its signature included. Those that are
-//! longer are counted, and [`LONG_FUNCTIONS`] may only fall.
+//! The limit of length applies to functions: text that is read together is one file, of up to
+//! [`FILE_LINES_MAX`] lines. A function has at most [`FUNCTION_LINES_MAX`] lines, its signature
+//! included. Longer functions are counted, and [`LONG_FUNCTIONS`] may only fall.
 //!
 //! Not here: whether a function does one thing.
 
@@ -10,7 +10,7 @@ use crate::tree::{Finding, Tree};
 pub const FILE_LINES_MAX: usize = 1500;
 /// Lines a function may have.
 pub const FUNCTION_LINES_MAX: usize = 70;
-/// The functions that have more.
+/// The number of longer functions.
 const LONG_FUNCTIONS: usize = 60;
 
 /// Files that are too long, and a count of long functions that is not [`LONG_FUNCTIONS`].
@@ -44,8 +44,8 @@ fn check_against(tree: &Tree, most: usize) -> Vec<Finding> {
     findings
 }
 
-/// The line of each function, from 1 on, and its length: it ends at the brace that is indented
-/// as it is, as rustfmt has it.
+/// The first line of each function, from 1 on, and its length. A function ends at the brace with
+/// its own indentation, as rustfmt writes it.
 fn functions(lines: &[&str]) -> Vec<(usize, usize)> {
     let begins = |line: &str| {
         let mut words = line.split_whitespace();

@@ -1,11 +1,10 @@
 //! Checks of the tree itself, run by `cargo test -p tidy`.
 //!
-//! One file a check. Each takes the tree as paths and texts, returns findings
-//! that name the remedy, and has a canary: a tree on which it must find
-//! something.
+//! One file a check. Each check takes the tree as paths and texts, returns findings that name the
+//! remedy, and has a canary: a tree in which the check must find a fault.
 //!
-//! Not here: what rustfmt and clippy check. Left out of every check: `fuzz/`,
-//! which is a workspace of its own, and build output.
+//! Not here: the checks of rustfmt and clippy. Left out of every check: `fuzz/`, which is a
+//! workspace of its own, and build output.
 
 pub mod book;
 pub mod comments;

@@ -1,10 +1,10 @@
-//! Every mutation of a set still fits the source: its file is there, and the text that
-//! it takes the place of occurs in it exactly once.
+//! Every mutation of a set still fits the source: the file exists, and the text to replace occurs
+//! in it exactly once.
 
 use crate::tree::{Finding, Tree};
 use toml::Table;
 
-/// Where the sets are.
+/// The directory of the sets.
 const SETS: &str = "crates/proof/mutations/";
 
 /// Mutations that no longer fit.

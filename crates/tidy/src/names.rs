@@ -1,12 +1,12 @@
-//! Names that the layers above the seam may not use, with what to use instead.
+//! Names that the layers above the seam may not use, with their replacements.
 //!
-//! Only what ships is looked at: tests may do as they like.
+//! Only shipped code is checked: tests may use any name.
 
 use crate::reach::Reach;
 use crate::source::{Source, line_of, words};
 use crate::tree::{Finding, Tree, in_crate};
 
-/// A name, why it is banned, and the replacement.
+/// A name, the reason of the ban, and the replacement.
 struct Ban {
     name: &'static str,
     instead: &'static str,
@@ -72,18 +72,18 @@ const QUIET: [&str; 13] = [
 
 /// Uses that have their reason.
 const ALLOWED: [(&str, &str); 2] = [
-    // A pool asks which thread it is on, to stay off the others' lists.
+    // A pool identifies its thread, to stay off the lists of other threads.
     ("crates/block/src/pool/arena.rs", "thread_local"),
-    // A waker asks whether it is woken on its own shard's thread.
+    // A waker tests for being woken on the thread of its own shard.
     ("crates/shard/src/task.rs", "thread_local"),
 ];
 
-/// Where `hotset` names its driver; all else is generic over node's `Platform`.
+/// Places where `hotset` names its driver; all other code is generic over node's `Platform`.
 const DRIVER: &str = "UringDriver";
 const DRIVER_IN: [&str; 2] = ["src/platform.rs", "src/serve.rs"];
 const DRIVER_DIRECTORY: &str = "src/platform/";
 
-/// Uses of banned names in what ships.
+/// Uses of banned names in shipped code.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let reach = Reach::of(tree);
     let mut findings = Vec::new();

@@ -1,16 +1,15 @@
-//! Measures of the prose, as ratchets: none may rise above its limit. A limit is lowered when
-//! its measure has fallen.
-//! Comments are those of every Rust file. Sentences are those of every page, without tables,
-//! headings and code.
+//! Measures of the prose, as ratchets: none may rise above its limit. A limit is lowered when its
+//! measure has fallen. Comments are those of every Rust file. Sentences are those of every page,
+//! without tables, headings and code.
 //!
-//! Not here: words that are refused wherever they stand (`dialect`).
+//! Not here: words that are refused in any place (`dialect`).
 
 use crate::book::unfenced;
 use crate::source::{Source, words as places};
 use crate::tree::{Finding, Tree};
 use std::collections::BTreeMap;
 
-/// Words whose share is limited: pronouns and relatives that stand where a noun belongs.
+/// Words with a limited share: pronouns and relatives that stand where a noun belongs.
 const COUNTED: [(&str, &[&str]); 4] = [
     ("\"what\" in ten thousand words of comments", &["what"]),
     (
@@ -28,7 +27,7 @@ const COUNTED: [(&str, &[&str]); 4] = [
 ];
 /// Beginnings of a doc comment that name no subject.
 const VAGUE: [&str; 5] = ["What", "How", "Whether", "It", "Who"];
-/// Names that a crate's own type of that kind has.
+/// Names that each crate may give to a type of its own.
 const COMMON: [&str; 3] = ["Config", "Options", "Error"];
 
 /// The limits, in the order of [`measures`].
@@ -137,7 +136,7 @@ fn sentences(tree: &Tree) -> Vec<u64> {
     lengths
 }
 
-/// Types in a thousand whose name another type has as well.
+/// Types in a thousand that share their name with another type.
 fn shared(tree: &Tree) -> u64 {
     let mut names: BTreeMap<String, u64> = BTreeMap::new();
     for (path, text) in tree.ending(".rs") {

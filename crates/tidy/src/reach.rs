@@ -4,7 +4,7 @@ use crate::source::Source;
 use crate::tree::{Finding, Tree};
 use std::collections::BTreeMap;
 
-/// Which files the targets of the workspace reach, and how.
+/// The files that the targets of the workspace reach, and how.
 pub(crate) struct Reach {
     /// `true` for a file reached only by tests, examples or benchmarks.
     reached: BTreeMap<String, bool>,
@@ -49,7 +49,7 @@ impl Reach {
     }
 }
 
-/// Whether a file is the root of a target, and if so, whether of a test.
+/// `Some` if a file is the root of a target, and then true for a test, example or benchmark.
 pub(crate) fn root(path: &str) -> Option<bool> {
     let inside = match path.strip_prefix("crates/") {
         Some(rest) => rest.split_once('/')?.1,
@@ -65,7 +65,7 @@ pub(crate) fn root(path: &str) -> Option<bool> {
     }
 }
 
-/// The folder of a file, and the folder of the modules it declares.
+/// The folder of a file, and the folder of the modules that the file declares.
 pub(crate) fn homes(path: &str) -> (String, String) {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let stem = name.trim_end_matches(".rs");

@@ -1,5 +1,5 @@
-//! No size of the machine reaches a disk: the crate `layout` holds what is
-//! written, so its types have fields of fixed size alone.
+//! No size of the machine reaches a disk: the crate `layout` holds every written structure, so its
+//! types have fields of fixed size alone.
 
 use crate::source::{Source, body, line_of, words};
 use crate::tree::{Finding, Tree};

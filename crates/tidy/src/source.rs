@@ -1,10 +1,10 @@
-//! A Rust file taken apart: code without comments and literals, comments, and
-//! which modules it declares.
+//! A Rust file taken apart: code without comments and literals, comments, and the modules that the
+//! file declares.
 //!
-//! Invariant: `code` has the bytes of the text with comments and the insides of
-//! literals blanked, so a place in one is the same place in the other.
+//! Invariant: `code` is the text with comments and the insides of literals blanked, byte by byte,
+//! so a place in one is the same place in the other.
 
-/// A comment: a line of it, or a block.
+/// A comment: one line, or a block.
 pub(crate) struct Comment {
     pub(crate) line: usize,
     /// After the slashes and the marks of documentation.
@@ -111,7 +111,7 @@ pub(crate) fn body(item: &str, open: usize) -> usize {
     item.len()
 }
 
-/// Places of `word` in `code` where it is not part of a longer name.
+/// Places of `word` in `code` outside of longer names.
 pub(crate) fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(word)

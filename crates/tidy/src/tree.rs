@@ -1,4 +1,4 @@
-//! The files under check, and what is found in them.
+//! The files under check, and the findings.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -68,14 +68,14 @@ impl Tree {
             .map(|(path, _)| path.as_str())
     }
 
-    /// Whether there is such a file or folder, whatever it holds.
+    /// True if a file or a folder has this path, whatever its contents.
     pub fn has(&self, path: &str) -> bool {
         let folder = format!("{}/", path.trim_end_matches('/'));
         let is = |other: &String| other == path || other.starts_with(&folder);
         self.files.keys().chain(&self.others).any(is)
     }
 
-    /// Files whose path ends so, in order of path.
+    /// Files with a path that ends in `end`, in order of path.
     pub fn ending<'a>(&'a self, end: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         let files = self
             .files
@@ -90,12 +90,12 @@ impl Tree {
     }
 }
 
-/// The crate that a path lies in, with the path inside it.
+/// The crate of a path, and the path inside the crate.
 pub(crate) fn in_crate(path: &str) -> Option<(&str, &str)> {
     path.strip_prefix("crates/")?.split_once('/')
 }
 
-/// Something to be put right.
+/// A fault to mend.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     path: String,
@@ -104,7 +104,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// `what` names the fault and its remedy; lines count from 1.
+    /// `what` is the fault and its remedy; lines count from 1.
     pub fn new(path: &str, line: usize, what: impl Into<String>) -> Finding {
         Finding {
             path: path.into(),
@@ -113,7 +113,7 @@ impl Finding {
         }
     }
 
-    /// What is wrong, and the remedy.
+    /// The fault and its remedy.
     pub fn what(&self) -> &str {
         &self.what
     }

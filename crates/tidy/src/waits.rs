@@ -1,6 +1,5 @@
-//! Who serves requests never waits for memory: `Pool::get` is for sources of requests
-//! alone. Layers and frontends use `Pool::take`, a `Reserve`, or `Pool::try_get` for
-//! what can be left undone.
+//! A server of requests never waits for memory: `Pool::get` is for sources of requests alone.
+//! Layers and frontends use `Pool::take`, a `Reserve`, or `Pool::try_get` for optional work.
 
 use crate::reach::Reach;
 use crate::source::{Source, line_of, words};
@@ -12,7 +11,7 @@ const SERVING: [&str; 11] = [
     "control",
 ];
 
-/// Waits for memory in what ships.
+/// Waits for memory in shipped code.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let reach = Reach::of(tree);
     let mut findings = Vec::new();

@@ -1,5 +1,5 @@
-//! The tree stands by itself: it speaks of the product, not of how or where it
-//! was made.
+//! The tree stands by itself: its text is about the product, not about how or where the product was
+//! made.
 
 use crate::tree::{Finding, Tree};
 

@@ -1,4 +1,4 @@
-//! The tree as it stands passes every check.
+//! The tree in its present state passes every check.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ fn commits(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What git prints; `None` without git, or outside of a repository.
+/// The output of git; `None` without git, or outside of a repository.
 fn git(arguments: &[&str], input: &str) -> Option<String> {
     let mut git = Command::new("git");
     git.arg("-C").arg(root()).args(arguments);

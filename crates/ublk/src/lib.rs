@@ -1,9 +1,9 @@
 //! ublk without I/O: block devices of Linux that a program in user space serves.
 //!
-//! [`uapi`] has the words of the driver and their bytes, [`life`] what is asked of the
-//! driver to make a device, to take over that of a dead server, and to remove one.
+//! [`uapi`] has the driver's commands and structures and their bytes. [`life`] has the sequences of
+//! commands that make a device, recover the device of a dead server, and remove a device.
 //!
-//! Not here: asking (`uring`), serving requests (`port`), zoned devices, zero copy (a
+//! Not here: sending commands (`uring`), serving requests (`port`), zoned devices, zero copy (a
 //! server could not verify checksums).
 
 #![deny(clippy::print_stderr)]

@@ -1,18 +1,18 @@
-//! The life of a device: made, or taken over from a server that has died.
+//! The life of a device: made, or recovered from a server that has died.
 //!
 //! Invariants:
-//!     a device is taken over ⟹ its mark is that of the origin, its shape is the wanted one or
-//!     smaller, it asks for every flush, and nobody serves it any more
-//!     it grows only once it is served: what waits in it lies within its former size
+//!     a device is recovered ⟹ its mark is that of the origin, its shape is the wanted one or
+//!     smaller, the kernel sends it every flush, and no process serves it any more
+//!     a device grows only once it is served: requests that wait lie within its former size
 //!     the driver permits a recovery only once every I/O of the dead server has ended
 //!     (`uring` keeps the device open until then): a request that is given out again is
-//!     never overtaken by what its first server still had in flight
+//!     never overtaken by an I/O that the dead server had in flight
 //!     a recovery that a dead server began is ended, not begun again: the driver refuses a second
-//!     a new device is started by a process of its own, which answers no request with data,
-//!     and is then taken over like any other: while the kernel reads the partition table, the
-//!     end of the daemon leaves nothing behind that waits for the daemon
+//!     a new device is started by a process of its own, which answers no request with data, and is
+//!     then recovered like any other: if the daemon ends while the kernel reads the partition
+//!     table, nothing is left that waits for the daemon
 //!
-//! A machine is given what happened, and says what to do next; it does nothing itself.
+//! A machine takes events and returns the next step; it performs no I/O.
 
 #[cfg(test)]
 mod campaign;
@@ -25,10 +25,10 @@ pub use refusal::{Difference, RELEASE_MAX, Refusal};
 use crate::uapi::{Command, Control, DeviceInfo, Features, Made, Params, REQUEST_MAX, State};
 use block::Nanos;
 
-/// How often it is tried whether a dead server has released its device.
+/// Pause between two tries to recover a device that its dead server has not released.
 const PAUSE: Nanos = Nanos::from_millis(5);
-/// How long a device may be live whose recorded process is a stranger's: the driver notices the
-/// death of a server late, and numbers of processes are used again.
+/// Longest wait for a device that is live although its recorded process is a stranger's: the driver
+/// notices the death of a server late, and process numbers are used again.
 const LIVE_MAX: Nanos = Nanos::from_secs(3);
 
 const EPERM: i32 = 1;
@@ -47,14 +47,14 @@ fn fnv(bytes: impl IntoIterator<Item = u8>) -> u64 {
     })
 }
 
-/// The mark of the device of a volume whose origin has this identity: an origin has one volume.
+/// The mark of a device: a hash of its origin's identity. An origin has one volume.
 pub fn mark(origin: &[u8]) -> u64 {
     let hash = fnv(b"hotset origin:".iter().chain(origin).copied());
     let hash = (hash ^ (hash >> MAGIC_AT)) & ((1 << MAGIC_AT) - 1);
     (MAGIC << MAGIC_AT) | hash
 }
 
-/// Whether a device has a mark of hotset.
+/// True if `mark` is one of hotset's.
 pub fn is_marked(mark: u64) -> bool {
     mark >> MAGIC_AT == MAGIC
 }
@@ -64,17 +64,17 @@ pub fn mark_of_name(name: &str) -> u64 {
     fnv(b"hotset:".iter().copied().chain(name.bytes()))
 }
 
-/// A device of this machine, and the volume that it was made for where that is recorded.
+/// A device of this machine, and the volume recorded for it, if any.
 pub type Found = (DeviceInfo, Option<String>);
 
-/// The device among `found` that is of the volume `name` with this mark. `Err`: another one has
-/// the name, so that two would bear it.
+/// Returns the device among `found` with this mark. `Err`: a device with another mark has the name
+/// `name`, so that two devices would have one name.
 pub fn choose(found: &[Found], mark: u64, name: &str) -> Result<Option<u32>, Refusal> {
     let of_origin = |state: fn(State) -> bool| {
         let mut all = found.iter().map(|(info, _)| info);
         all.find(|info| info.mark == mark && state(info.state))
     };
-    // One that was never started holds nothing.
+    // A device that was never started holds no request.
     let known = of_origin(|state| state != State::Dead).or_else(|| of_origin(|_| true));
     if let Some(info) = known {
         return Ok(Some(info.id));
@@ -89,51 +89,51 @@ pub fn choose(found: &[Found], mark: u64, name: &str) -> Result<Option<u32>, Ref
     }
 }
 
-/// The device that shall be.
+/// The device to make or to recover.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// See [`mark`].
     pub mark: u64,
-    /// The process that will serve it.
+    /// The process that will serve the device.
     pub pid: u32,
-    /// Its hardware queues.
+    /// Hardware queues.
     pub queues: u16,
-    /// The tags of each.
+    /// Tags of each queue.
     pub depth: u16,
-    /// Its shape.
+    /// The device's shape.
     pub params: Params,
     /// The number of the device that has this mark; see [`choose`].
     pub known: Option<u32>,
 }
 
-/// What to do next.
+/// The next step, which the caller performs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Give the driver this command, and say what it answered.
+    /// Send this command to the driver. The next event is its answer.
     Control(Control),
-    /// Say whether this process runs.
+    /// Look whether this process runs, and report that.
     Look(i32),
-    /// Wait, then say so.
+    /// Wait, then report.
     Pause(Nanos),
-    /// Have a process of its own serve the device with errors, start it and end. The answer is
-    /// the driver's.
+    /// Have a process of its own serve the device with errors, start it and end. The next event is
+    /// the driver's answer.
     Begin(DeviceInfo),
-    /// Open the device and let each of its tags wait for a request, then say so.
+    /// Open the device, let each of its tags wait for a request, then report.
     Serve(DeviceInfo),
     /// The block device is there.
     Live(u32),
-    /// It shall not be. A device that was made for it is to be removed.
+    /// There will be no block device. A device that was made here is to be removed.
     Refused(Refusal, Option<u32>),
 }
 
-/// What happened.
+/// An event: the outcome of the last step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// Nothing yet.
+    /// The beginning: no step has been performed.
     Begin,
     /// The command's buffer, or the number of its error.
     Answer(Result<Vec<u8>, i32>),
-    /// Whether the process runs.
+    /// True if the process runs.
     Runs(bool),
     /// The pause is over.
     Paused,
@@ -141,12 +141,12 @@ pub enum Event {
     Serving,
 }
 
-/// Makes a device, or takes it over.
+/// A machine that makes a device, or recovers it.
 pub struct Attach {
     wanted: Wanted,
-    /// What the driver can do.
+    /// The driver's features.
     features: Features,
-    /// A device that is taken over has to grow.
+    /// The recovered device has to grow.
     grows: bool,
     /// The device that was made here.
     made: Option<u32>,
@@ -171,7 +171,7 @@ enum Stage {
 }
 
 impl Attach {
-    /// Of a device that shall be as `wanted`.
+    /// A machine for the device `wanted`.
     pub fn new(wanted: Wanted) -> Attach {
         Attach {
             wanted,
@@ -183,10 +183,10 @@ impl Attach {
         }
     }
 
-    /// What follows from `event`.
+    /// Returns the step that follows `event`.
     ///
     /// # Panics
-    /// If it is none that the last step asked for.
+    /// If `event` is none that the last step leads to.
     pub fn step(&mut self, event: Event) -> Step {
         match (self.stage, event) {
             (Stage::Features, Event::Begin) => {
@@ -195,7 +195,7 @@ impl Attach {
                 Step::Control(ask)
             }
             (Stage::Features, Event::Answer(answer)) => self.features(answer),
-            // One that is gone is no obstacle.
+            // A device that is gone is no obstacle.
             (Stage::Info, Event::Answer(Err(_))) => self.add(),
             (Stage::Info, Event::Answer(Ok(bytes))) => self.found(&bytes),
             (Stage::Look(info), Event::Runs(runs)) => self.looked(info, runs),
@@ -203,8 +203,9 @@ impl Attach {
             (Stage::Params(info), Event::Answer(answer)) => self.compare(info, answer),
             (Stage::StartRecovery(info), Event::Paused) => self.recover(info),
             (Stage::StartRecovery(info), Event::Answer(Ok(_))) => self.recovering(info),
-            // Linux refuses to begin a recovery while no queue is ready (`ublk_ctrl_start_recovery`),
-            // which in a quiesced device is the work of a recovery before this one.
+            // Linux refuses to begin a recovery while no queue is ready
+            // (`ublk_ctrl_start_recovery`), which in a quiesced device is the work of a recovery
+            // before this one.
             (Stage::StartRecovery(info), Event::Answer(Err(EINVAL)))
                 if info.state == State::Quiesced =>
             {
@@ -268,7 +269,7 @@ impl Attach {
         Step::Pause(PAUSE)
     }
 
-    /// A device has the number that was found; whether it is this one, and who has it.
+    /// Tests the device of the known number for the wanted mark, and looks for its server.
     fn found(&mut self, bytes: &[u8]) -> Step {
         let info = DeviceInfo::decode(bytes);
         let Some(info) = info.filter(|info| info.mark == self.wanted.mark) else {
@@ -395,8 +396,8 @@ impl Attach {
         self.refuse(Refusal::Failed(command, number))
     }
 
-    /// What waits in a device that was taken over is not to be lost: only one that was made here
-    /// is to be removed.
+    /// Refuses. Requests that wait in a recovered device must not be lost: only a device that was
+    /// made here is to be removed.
     fn refuse(&mut self, why: Refusal) -> Step {
         self.stage = Stage::End;
         Step::Refused(why, self.made)

@@ -1,9 +1,9 @@
-//! Linux's `include/uapi/linux/ublk_cmd.h`, as far as it is used: numbers and layouts.
+//! Linux's `include/uapi/linux/ublk_cmd.h`, as far as used: numbers and layouts.
 //!
-//! Invariant: what is encoded has the length that the kernel's structure has, and
+//! Invariant: an encoded structure has the length of the kernel's structure, and
 //! `decode(encode(x)) == x`.
 //!
-//! Everything is in the order of bytes of the machine.
+//! All integers are in the machine's byte order.
 
 mod params;
 #[cfg(test)]
@@ -13,12 +13,12 @@ pub use params::{Made, Params};
 
 use block::{Extent, Fua, Lba, PAGE_BYTES, Request, SECTOR_BYTES, Sectors};
 
-/// Where control commands go.
+/// Path of the device that takes control commands.
 pub const CONTROL: &str = "/dev/ublk-control";
 /// The most tags of a queue.
 const DEPTH_MAX: u64 = 4096;
 
-/// Where the descriptors of a queue begin in the mapping of a device, of queue 0 at its start.
+/// Offset of the descriptors of a queue in the mapping of a device; queue 0 begins at 0.
 pub const fn descriptors_at(queue: u16) -> u64 {
     const BYTES: u64 = DEPTH_MAX * Descriptor::BYTES as u64;
     queue as u64 * BYTES.next_multiple_of(PAGE_BYTES as u64)
@@ -45,30 +45,30 @@ const READ_WRITE: u32 = 3;
 /// A control command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Command {
-    /// What the driver can do; Linux 6.5.
+    /// Returns the driver's features; Linux 6.5.
     GetFeatures,
-    /// What a device is.
+    /// Returns the `DeviceInfo` of a device.
     GetInfo,
     /// Makes a device.
     Add,
-    /// Removes a device that is not served; waits until its server has released it, and until
-    /// nobody uses its block device.
+    /// Removes a device that is not served; waits until its server has released the device, and
+    /// until the block device has no users.
     Delete,
-    /// The same, without waiting; Linux 6.7.
+    /// Removes a device without waiting; Linux 6.7.
     DeleteAsync,
     /// Makes the block device; waits until each tag waits for a request.
     Start,
-    /// Takes the block device away.
+    /// Removes the block device.
     Stop,
     /// Shapes a device that is not served.
     SetParams,
-    /// The shape of a device. The first four bytes of the buffer are its length.
+    /// Returns the shape of a device. The first four bytes of the buffer are its length.
     GetParams,
-    /// Begins to take over a device whose server has died.
+    /// Begins to recover the device of a server that has died.
     StartRecovery,
-    /// Ends that; waits until each tag waits for a request.
+    /// Ends the recovery; waits until each tag waits for a request.
     EndRecovery,
-    /// Gives a device that is there the size that `data` has in sectors; Linux 6.16.
+    /// Gives an existing device the size `data`, in sectors; Linux 6.16.
     UpdateSize,
 }
 
@@ -96,13 +96,13 @@ impl Command {
 /// `struct ublksrv_ctrl_cmd`, with the bytes that its address leads to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Control {
-    /// What is asked.
+    /// The operation.
     pub command: Command,
-    /// Of which device; [`Control::ANY`] to add one.
+    /// The device; [`Control::ANY`] to add one.
     pub device: u32,
-    /// The process that serves, of a start and the end of a recovery; or the size.
+    /// The process that serves, for a start and the end of a recovery; the size, for `UpdateSize`.
     pub data: u64,
-    /// What the kernel reads, or has written.
+    /// Bytes that the kernel reads, or has written.
     pub buffer: Vec<u8>,
 }
 
@@ -135,23 +135,23 @@ impl Control {
     }
 }
 
-/// `UBLK_F_*`: what a driver can do, and what is asked of a device.
+/// `UBLK_F_*`: features of a driver, or those asked of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Features(pub u64);
 
 impl Features {
-    /// The bytes of a write stay in the kernel until they are taken.
+    /// The bytes of a write stay in the kernel until the server takes them.
     pub const NEED_GET_DATA: Features = Features(1 << 2);
     /// A device outlives its server.
     pub const USER_RECOVERY: Features = Features(1 << 3);
-    /// What a dead server held is given out again.
+    /// Requests that a dead server held are given out again.
     pub const USER_RECOVERY_REISSUE: Features = Features(1 << 4);
     /// Commands are numbered as ioctls are.
     pub const CMD_IOCTL_ENCODE: Features = Features(1 << 6);
     /// A device can get another size.
     pub const UPDATE_SIZE: Features = Features(1 << 10);
 
-    /// All without which there is no device.
+    /// The features without which no device is made.
     pub const NEEDED: Features = Features(
         Self::NEED_GET_DATA.0
             | Self::USER_RECOVERY.0
@@ -159,12 +159,12 @@ impl Features {
             | Self::CMD_IOCTL_ENCODE.0,
     );
 
-    /// Whether all of `others` are among these.
+    /// True if all of `others` are among these.
     pub const fn has(self, others: Features) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// Those that the answer to [`Command::GetFeatures`] names.
+    /// The features in the answer to [`Command::GetFeatures`].
     pub fn decode(buffer: &[u8]) -> Option<Features> {
         Some(Features(u64::from_ne_bytes(
             buffer.get(..8)?.try_into().ok()?,
@@ -172,16 +172,16 @@ impl Features {
     }
 }
 
-/// What a device is doing.
+/// The state of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// It was never started, or was stopped.
+    /// Never started, or stopped.
     Dead,
-    /// It is served.
+    /// Served.
     Live,
-    /// Its server has died; requests wait.
+    /// The server has died; requests wait.
     Quiesced,
-    /// Its server has died; requests fail. Or a state of newer kernels.
+    /// The server has died and requests fail; or a state of newer kernels.
     Other(u16),
 }
 
@@ -190,19 +190,19 @@ pub enum State {
 pub struct DeviceInfo {
     /// Hardware queues.
     pub queues: u16,
-    /// Tags of each.
+    /// Tags of each queue.
     pub depth: u16,
-    /// What it is doing.
+    /// The state.
     pub state: State,
     /// The longest transfer.
     pub bytes_max: u32,
-    /// Its number.
+    /// The device's number.
     pub id: u32,
-    /// Who serves it, or did.
+    /// The process that serves the device, or did.
     pub pid: i32,
-    /// What was asked of it.
+    /// Features asked of the device.
     pub features: Features,
-    /// What its server wrote here; the driver does not look at it.
+    /// A number of the server's; the driver ignores it.
     pub mark: u64,
 }
 
@@ -258,14 +258,14 @@ impl DeviceInfo {
     }
 }
 
-/// What is asked of the driver about a tag.
+/// A command about a tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IoCommand {
     /// Waits for the first request.
     Fetch,
     /// Answers a request and waits for the next.
     CommitAndFetch,
-    /// Brings the bytes of a write.
+    /// Fetches the bytes of a write.
     GetData,
 }
 
@@ -283,7 +283,8 @@ impl IoCommand {
         ioctl(READ_WRITE, number, Self::BYTES as u32)
     }
 
-    /// `struct ublksrv_io_cmd` of a tag of a queue: the result is bytes, or a negative error number.
+    /// `struct ublksrv_io_cmd` of a tag of a queue: the result is bytes, or a negative error
+    /// number.
     pub fn encode(queue: u16, tag: u16, result: i32, address: u64) -> [u8; Self::BYTES] {
         let mut out = Encoder::new();
         out.u16(queue);
@@ -294,8 +295,8 @@ impl IoCommand {
     }
 }
 
-/// The result of an [`IoCommand`] when a write's bytes wait to be taken; 0 is the result
-/// when there is nothing to take.
+/// The result of an [`IoCommand`] when the bytes of a write wait to be fetched; 0 when there are
+/// none.
 pub const NEED_GET_DATA: i32 = 1;
 
 /// `struct ublksrv_io_desc`: a request.
@@ -303,9 +304,9 @@ pub const NEED_GET_DATA: i32 = 1;
 pub struct Descriptor {
     /// The operation in the low byte, flags above.
     pub op_flags: u32,
-    /// How long.
+    /// Length in sectors.
     pub sectors: u32,
-    /// Where.
+    /// First sector.
     pub start: u64,
 }
 
@@ -324,7 +325,7 @@ impl Descriptor {
         }
     }
 
-    /// The request; `None` if it is of a kind that was not offered.
+    /// Returns the request; `None` if its kind was not offered.
     pub fn request(&self) -> Option<Request> {
         let extent = Extent::new(Lba(self.start), Sectors(self.sectors.into()));
         match self.op_flags & 0xff {
@@ -387,7 +388,7 @@ impl<const N: usize> Encoder<N> {
     }
 }
 
-/// Reads from bytes that are known to be enough.
+/// Reads from bytes of sufficient length.
 struct Decoder<'a>(&'a [u8]);
 
 impl Decoder<'_> {

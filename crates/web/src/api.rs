@@ -1,5 +1,5 @@
-//! The API: resources under `/api/v1`, each a question or a change that the
-//! control socket knows. What a body means is checked by the daemon alone.
+//! The API: resources under `/api/v1`, each a question or a change of the control socket. The
+//! daemon alone checks the meaning of a body.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub use places::listed;
@@ -94,7 +94,7 @@ pub fn resources() -> OpenApiRouter<App> {
     router
 }
 
-/// Says of each answer what it is, which the standard wants, where nothing else does.
+/// Describes each answer that has no description, as the standard requires.
 fn describe_answers(api: &mut utoipa::openapi::OpenApi) {
     for item in api.paths.paths.values_mut() {
         let operations = [
@@ -119,7 +119,7 @@ fn describe_answers(api: &mut utoipa::openapi::OpenApi) {
     }
 }
 
-/// Says of each change that it may be temporary.
+/// Adds the parameter `temporary` to the description of each change.
 fn describe_temporary(api: &mut utoipa::openapi::OpenApi) {
     let temporary = ParameterBuilder::new()
         .name("temporary")
@@ -156,7 +156,7 @@ async fn status(_: Reader, State(app): State<App>) -> Result<Json<Status>, Probl
     Ok(Json(report.status.clone()))
 }
 
-/// What happened to the daemon, the oldest first
+/// Events of the daemon, the oldest first
 #[utoipa::path(get, path = "/api/v1/events", tag = "daemon", responses(
     (status = 200, body = Vec<Event>), (status = "default", body = Problem, content_type = "application/problem+json")
 ))]

@@ -1,4 +1,4 @@
-//! What handlers share.
+//! The state that all handlers share.
 
 use crate::daemon::Daemon;
 use crate::gate::Gate;
@@ -7,16 +7,16 @@ use advise::sizing::PriceBook;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// What handlers share.
+/// The daemon, the rights of clients, and the prices.
 pub struct Shared {
     pub daemon: Daemon,
     pub gate: Gate,
     pub(crate) secure: bool,
-    /// What pools cost, where that is known.
+    /// The costs of pools, if known.
     pub(crate) prices: Option<PriceBook>,
 }
 
-/// A handle of it.
+/// A handle of the shared state.
 #[derive(Clone)]
 pub struct App(Arc<Shared>);
 

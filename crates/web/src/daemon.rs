@@ -3,7 +3,7 @@
 //! Invariants:
 //!     at most [`CONNECTIONS_MAX`] connections for questions and changes, one for the
 //!     report, and [`RECORDINGS_MAX`] that record
-//!     the report is asked for at most once in [`REPORT_AGE_MAX`], whoever looks
+//!     the report is asked for at most once in [`REPORT_AGE_MAX`], for all viewers
 
 use crate::events::{Event, Events};
 use crate::history::{self, History};
@@ -24,9 +24,9 @@ use tokio::time::timeout;
 pub const CONNECTIONS_MAX: usize = 4;
 /// Recordings at one time.
 pub const RECORDINGS_MAX: usize = 2;
-/// How old a report may be that is shown again.
+/// The greatest age of a report that is shown again.
 const REPORT_AGE_MAX: Duration = Duration::from_millis(900);
-/// How long a question waits for a connection.
+/// Time limit of a question's wait for a connection.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The first and the longest pause between two looks at a change.
@@ -43,7 +43,7 @@ pub struct Daemon {
     notifier: Notifier,
 }
 
-/// The connection that reports come on: rates are since the last one.
+/// The connection for reports: rates count since the last one.
 #[derive(Default)]
 struct Reports {
     client: Option<Client>,
@@ -64,17 +64,17 @@ impl Daemon {
         }
     }
 
-    /// What happened so far, the oldest first.
+    /// The events so far, the oldest first.
     pub fn events(&self) -> Vec<Event> {
         self.events.lock().expect("no holder panics").all().to_vec()
     }
 
-    /// How it fared.
+    /// The history of the daemon's figures.
     pub fn history(&self) -> std::sync::MutexGuard<'_, History> {
         self.history.lock().expect("no holder panics")
     }
 
-    /// The report, or the last one if that is fresh.
+    /// Returns the last report if that is fresh, or a new one.
     pub async fn report(&self) -> Result<Arc<Report>, Problem> {
         let mut reports = self.reports.lock().await;
         if let Some((at, last)) = &reports.last
@@ -88,7 +88,7 @@ impl Daemon {
                 match client.status() {
                     Ok(status) => return Ok((client, status)),
                     Err(error) if error.is_silence() => return Err(error),
-                    // One of a daemon that has ended since is of no more use.
+                    // A connection to a daemon that has ended since is of no more use.
                     Err(_) => (),
                 }
             }
@@ -115,7 +115,7 @@ impl Daemon {
         report
     }
 
-    /// Has `request` answered.
+    /// Sends `request` and returns the answer.
     pub async fn ask(&self, request: Request) -> Result<Reply, Problem> {
         self.with_client(move |client| client.ask(&request)).await
     }
@@ -137,7 +137,7 @@ impl Daemon {
         Ok((blocking(begin).await?, place))
     }
 
-    /// Has a change carried out, which the daemon's file says too unless it is `temporary`.
+    /// Carries out a change, and writes it to the daemon's file unless `temporary`.
     pub async fn change(&self, request: Request, temporary: bool) -> Result<(), Problem> {
         let change = Box::new(request);
         let accepted = self.ask(Request::Change { change, temporary }).await?;
@@ -154,7 +154,7 @@ impl Daemon {
                         _ => Ok(()),
                     };
                 }
-                // No connection is kept: whoever pauses or cancels something needs one.
+                // The connection is released: a request to pause or cancel needs one.
                 Reply::Waiting(_) => tokio::time::sleep(pause).await,
                 other => return Err(Problem::unexpected(&other)),
             }
@@ -180,7 +180,7 @@ impl Daemon {
     }
 }
 
-/// Runs what waits for the daemon on a thread of its own.
+/// Runs `work`, which waits for the daemon, on a thread of its own.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Problem> {

@@ -1,8 +1,8 @@
-//! What happened to a daemon: the differences between its reports, kept over restarts.
+//! Events of a daemon: the differences between its reports, kept over restarts.
 //!
 //! Invariant: an event is in the file before it is shown, unless the file cannot be written.
 //!
-//! Not here: what happens between two reports and is undone by the second.
+//! Not here: a change between two reports that is undone before the second.
 
 use crate::replace::replace;
 use control::status::Status;
@@ -16,28 +16,28 @@ use utoipa::ToSchema;
 /// Events that are kept; the file has at most twice as many lines.
 const EVENTS_MAX: usize = 1000;
 
-/// How an event is meant.
+/// The severity of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Something is lost or does not work.
+    /// A loss or a fault.
     Bad,
-    /// Something works again.
+    /// The end of a fault.
     Good,
-    /// Something was changed.
+    /// A change.
     Info,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Event {
-    /// When it was seen, in seconds since 1970.
+    /// The time of the report that showed the event, in seconds since 1970.
     pub at: u64,
-    /// How it is meant.
+    /// The severity.
     pub severity: Severity,
-    /// What it happened to.
+    /// The subject of the event.
     pub subject: String,
-    /// What happened.
+    /// The event in words.
     pub text: String,
 }
 
@@ -56,13 +56,13 @@ pub struct Events {
 }
 
 impl Events {
-    /// Those that the file holds; lines that are no events are left out.
+    /// The events of the file at `path`; lines that are no events are left out.
     pub fn load(path: &Path) -> Events {
         let text = fs::read(path).unwrap_or_default();
         Events::parse(path, &String::from_utf8_lossy(&text))
     }
 
-    /// Those that the file at `path` holds, which says `text`.
+    /// The events of the file at `path` with the contents `text`.
     pub fn parse(path: &Path, text: &str) -> Events {
         let mut kept: Vec<Event> = text
             .lines()
@@ -83,11 +83,11 @@ impl Events {
         &self.kept
     }
 
-    /// Compares a report, or that there was none, with the one before.
+    /// Compares a report, or its absence, with the one before.
     pub fn observe(&mut self, status: Option<&Status>) {
         let facts = match status {
             Some(status) => facts(status),
-            // What was so of the rest is compared once the daemon is back.
+            // The other facts are compared once the daemon is back.
             None => {
                 let mut facts = self.facts.clone().unwrap_or_default();
                 let away = ("does not answer".to_owned(), true);
@@ -105,7 +105,7 @@ impl Events {
         }
     }
 
-    /// What is bad at the start and was not known to be so.
+    /// The bad facts at the start, without those that the last events already have.
     fn news(&self, facts: &Facts) -> Vec<Event> {
         let last = |subject: &str| self.kept.iter().rfind(|event| event.subject == subject);
         let bad = facts.iter().filter(|(_, (_, bad))| *bad);
@@ -122,7 +122,7 @@ impl Events {
         if self.lines + fresh.len() > 2 * EVENTS_MAX {
             self.lines = self.kept.len();
             let text: String = self.kept.iter().map(line).collect();
-            // A disk that is full takes the events' memory, not the service.
+            // A full disk costs the record of events, not the service.
             let replaced = replace(&self.path, text);
             self.is_torn &= replaced.is_err();
         }

@@ -1,8 +1,8 @@
-//! Who may do what: tokens, sessions of browsers, and the token against forgery.
+//! The rights of clients: tokens, sessions of browsers, and the token against forgery.
 //!
 //! Invariants:
-//!     a wrong token is answered after a wait, one at a time; who would wait behind
-//!     [`WRONG_WAITING_MAX`] others is turned away at once
+//!     a wrong token is answered after a wait, one at a time; a client that would wait behind
+//!     [`WRONG_WAITING_MAX`] others is refused at once
 //!     a session is known by the hash of its secret, and a role has at most [`SESSIONS_MAX`]
 
 mod callers;
@@ -21,24 +21,24 @@ use std::time::{Duration, Instant};
 const COOKIE: &str = "hotset_session";
 /// The header that a browser's change carries.
 const FORGERY_HEADER: &str = "x-csrf-token";
-/// How long a session lasts.
+/// The longest life of a session.
 const SESSION_AGE_MAX: Duration = Duration::from_secs(12 * 3600);
 const SESSIONS_MAX: usize = 64;
-/// How long a wrong token waits for its answer.
+/// The wait before the answer to a wrong token.
 const WRONG_WAIT: Duration = Duration::from_millis(250);
 const WRONG_WAITING_MAX: usize = 8;
 
 /// A browser that has signed in.
 #[derive(Clone)]
 pub struct Session {
-    /// What it may do.
+    /// The rights of the browser.
     pub role: Role,
-    /// What each of its changes carries.
+    /// The token against forgery, which each change of the session carries.
     pub csrf: String,
     begun: Instant,
 }
 
-/// What is known of clients.
+/// The tokens and the sessions.
 pub struct Gate {
     tokens: Tokens,
     secure: bool,
@@ -59,7 +59,7 @@ impl Gate {
         }
     }
 
-    /// The role of `token`; a wrong one is slowed down.
+    /// Returns the role of `token`; the answer to a wrong one is delayed.
     pub async fn admit(&self, token: &str) -> Result<Role, Problem> {
         if let Some(role) = self.tokens.role(token) {
             return Ok(role);
@@ -75,7 +75,7 @@ impl Gate {
         ))
     }
 
-    /// Begins a session: it, and the cookie that names it.
+    /// Begins a session. Returns the session, and the cookie that names the session.
     pub fn begin(&self, role: Role) -> (Session, String) {
         let (id, csrf) = (secret(), secret());
         let begun = Instant::now();
@@ -93,7 +93,7 @@ impl Gate {
         (session, self.cookie(&id, SESSION_AGE_MAX))
     }
 
-    /// Ends the session of a request; the cookie that takes its own away.
+    /// Ends the session of a request. Returns the cookie that removes the session's cookie.
     pub fn end(&self, headers: &HeaderMap) -> String {
         if let Some(id) = cookie(headers) {
             self.sessions
@@ -159,7 +159,7 @@ fn cookie(headers: &HeaderMap) -> Option<&str> {
     pairs.find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='))
 }
 
-/// One who waits for the answer to a wrong token.
+/// A client that waits for the answer to a wrong token.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl Waiting<'_> {

@@ -1,12 +1,12 @@
-//! How the daemon fared: its reports as figures over time, kept over restarts.
+//! The history of the daemon: its reports as figures over time, kept over restarts.
 //!
 //! Invariants:
 //!     all is in one file of fixed size, of which each record has a checksum of its own
 //!     a file that cannot be used costs the history, never the service
 //!
-//! - [`measure`]: two reports become a sample.
+//! - [`measure`]: the sample between two reports.
 //! - [`sample`]: the figures of a span of time.
-//! - [`file`]: where they are kept.
+//! - [`file`]: the file of the samples.
 
 mod file;
 mod measure;
@@ -27,7 +27,7 @@ const SAMPLES_MAX: u64 = 720;
 /// Reports that are further apart, in intervals of the ring, are no sample of one interval.
 const APART_MAX: f64 = 3.0;
 
-/// A report, and the interval of a ring that it came in.
+/// A report, and the interval of a ring in which it came.
 type Begun = (u64, Arc<Report>);
 
 /// The history of a daemon.
@@ -53,7 +53,7 @@ pub fn now() -> u64 {
 }
 
 impl History {
-    /// The history in the file at `path`, and the fault of that file, if it has one: a
+    /// Loads the history from the file at `path`. Returns the fault of that file too, if any: a
     /// file that is no history of this version is kept beside a new one.
     pub fn load(path: &Path) -> (History, Option<String>) {
         let (file, wrong) = match File::open(path) {
@@ -64,7 +64,7 @@ impl History {
         (History { file, begun }, wrong)
     }
 
-    /// Why nothing is kept, if that is so.
+    /// The reason why nothing is kept, if so.
     pub fn trouble(&self) -> Option<&str> {
         match &self.file {
             Ok(file) => file.trouble(),
@@ -72,7 +72,7 @@ impl History {
         }
     }
 
-    /// Takes a report, or that there was none, at `now`.
+    /// Takes a report, or its absence, at `now`.
     pub fn observe(&mut self, now: u64, report: Option<&Arc<Report>>) {
         let Some(report) = report else {
             self.begun = Default::default();
@@ -128,7 +128,7 @@ fn keep(file: &mut File, ring: &Ring, interval: u64, before: &Report, now: &Repo
     }
 }
 
-/// Compares a report with itself and with nothing, whatever it says.
+/// Compares an arbitrary report with itself and with an empty one.
 #[cfg(any(test, feature = "fuzzing"))]
 pub fn compared(status: &control::status::Status) {
     let mut before = status.clone();

@@ -1,7 +1,7 @@
-//! A client that sends what it likes: what the fuzzer runs, and the tests on random bytes.
+//! A client that sends arbitrary bytes: for the fuzzer, and for the tests on random bytes.
 //!
-//! What must hold: nothing panics, an answer that the server made says how a browser is to
-//! guard it, and who does not show the token gets nothing but the page and the sign-in.
+//! Required: nothing panics. An answer that the server made has the headers that protect a browser.
+//! A client without the token gets nothing but the page, the sign-in and the daemon's health.
 
 use crate::api;
 use crate::app::App;
@@ -25,14 +25,14 @@ use tokio::time::timeout;
 
 /// The operator's token.
 pub(crate) const TOKEN: &str = "fuzz";
-/// Its hash, as the file of tokens has it.
+/// The hash of the token, as in the file of tokens.
 const HASH: &str = "93850b707585e404e4951a3ddc1f05a34b3d4f5fc081d616f46d8a2e8f1c8e68";
-/// How much of the answers is looked at.
+/// Bytes of the answers that are checked.
 const ANSWER_BYTES_MAX: usize = 1 << 16;
-/// How long a stream without an end is listened to; the clock is not a real one.
+/// Time limit of a stream without an end, on the simulated clock.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A server whose daemon is away.
+/// A server without a daemon.
 struct Bench {
     runtime: Runtime,
     router: Router,
@@ -66,7 +66,7 @@ fn bench() -> Bench {
 /// Reads `bytes` as everything that the server reads.
 pub fn hostile(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes) {
-        // Whether they are tokens is not the question.
+        // Most bytes are no tokens.
         let _ = Tokens::parse(text);
         Events::parse(Path::new("/nonexistent/hotset"), text).all();
     }
@@ -78,7 +78,7 @@ pub fn hostile(bytes: &[u8]) {
     judge(bytes, &answers(bytes));
 }
 
-/// Shows a report, whatever it says, as far as nothing is written.
+/// Shows an arbitrary report in every way that writes no file.
 fn reported(status: Status) {
     let report = Arc::new(Report::new(status));
     report.live();
@@ -93,7 +93,7 @@ fn judge_scrape(text: &str) {
     assert!(other.is_none(), "a line of its own: {other:?}");
 }
 
-/// What is answered to `bytes` on one connection.
+/// The answers to `bytes` on one connection.
 pub(crate) fn answers(bytes: &[u8]) -> Vec<u8> {
     BENCH.with(|bench| bench.runtime.block_on(exchange(&bench.router, bytes)))
 }
@@ -105,7 +105,7 @@ async fn exchange(router: &Router, bytes: &[u8]) -> Vec<u8> {
     let talk = async {
         let (mut from, mut to) = tokio::io::split(&mut client);
         let send = async {
-            // The server may close before it has read all.
+            // The server may close before it has read all bytes.
             let _ = to.write_all(bytes).await;
         };
         let receive = async {
@@ -144,7 +144,7 @@ fn judge(bytes: &[u8], answers: &[u8]) {
         String::from_utf8_lossy(head)
     );
     let has = |whole: &[u8], part: &[u8]| whole.windows(part.len()).any(|at| at == part);
-    // What is no HTTP is refused before there is a request.
+    // The HTTP library refuses malformed heads, before the handlers add headers.
     let is_refused = head.ends_with(b" 400 Bad Request\r")
         || head.ends_with(b" 431 Request Header Fields Too Large\r");
     assert!(is_refused || has(answers, b"content-security-policy: default-src 'none'"));

@@ -2,17 +2,17 @@
 //!
 //! Invariants:
 //!     the daemon is reached by its control socket alone, over few connections
-//!     whatever clients do here: they share one report a second
-//!     no answer but the page's own files, the sign-in and whether the daemon answers goes to who
-//!     shows no token
+//!     whatever clients do here: clients share one report a second
+//!     without a token a client gets nothing but the page's own files, the sign-in and the
+//!     daemon's health
 //!     a change needs the role of an operator, and of a browser a token against forgery
 //!
 //! - [`api`]: resources, and their description.
 //! - [`serve`]: connections, TLS and limits.
-//! - [`gate`] and [`tokens`]: who may do what.
-//! - [`daemon`]: the other end of the control socket, and [`report`] what comes from there.
-//! - [`events`]: what happened, from one report to the next.
-//! - [`history`]: how it fared, in figures over time.
+//! - [`gate`] and [`tokens`]: the rights of clients.
+//! - [`daemon`]: the other end of the control socket, and [`report`] its reports.
+//! - [`events`]: the differences from one report to the next.
+//! - [`history`]: the daemon's figures over time.
 //! - [`notify`]: troubles announced by webhook and mail.
 //! - [`page`]: the files of the page.
 //! - [`metrics`]: the daemon's status for Prometheus.
@@ -54,9 +54,9 @@ use std::path::PathBuf;
 /// and one for lines on standard error.
 const BLOCKING_MAX: usize = daemon::CONNECTIONS_MAX + 1 + daemon::RECORDINGS_MAX + 1;
 
-/// How the server runs.
+/// Options of the server.
 pub struct Options {
-    /// Where it listens.
+    /// The address to listen on.
     pub listen: SocketAddr,
     /// The daemon's control socket.
     pub control: PathBuf,
@@ -64,15 +64,15 @@ pub struct Options {
     pub state: PathBuf,
     /// A certificate chain and its key, in PEM.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// What pools cost.
+    /// The costs of pools.
     pub prices: Option<PriceBook>,
     /// A URL of http or https that troubles are posted to.
     pub webhook: Option<String>,
-    /// An address that troubles are mailed to, and the program that does it.
+    /// The address for mail on troubles, and the program that sends it.
     pub mail: Option<(String, PathBuf)>,
 }
 
-/// Serves until SIGINT or SIGTERM. An error is what is wrong and what to do about it.
+/// Serves until SIGINT or SIGTERM. An error is the problem with its remedy.
 pub fn run(options: Options) -> Result<(), String> {
     if options.tls.is_none() && !options.listen.ip().is_loopback() {
         return Err(format!(

@@ -1,8 +1,8 @@
 //! The status for Prometheus: base units, `_total` on counters, histograms of
 //! latencies. Labels are names of the configuration and states, both bounded.
 //!
-//! [`families`] is the one list of what is exposed, but for the counters of
-//! volumes and pools, which the cache itself lists.
+//! [`families`] is the one list of the metrics, but for the counters of volumes and pools, which
+//! the cache itself lists.
 
 #[cfg(test)]
 mod contrib;
@@ -24,7 +24,7 @@ use std::fmt::{self, Write as _};
 use std::sync::Arc;
 use value::Value;
 
-/// What a scrape is.
+/// The format of a scrape.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Upper bounds of the buckets of a latency.
@@ -38,7 +38,7 @@ const BOUNDS_S: [f64; LATENCY_BOUNDS_US.len() + 1] = {
     bounds
 };
 
-/// What one scrape shows: a report, or that the daemon does not answer.
+/// Encodes the metrics of a report; without one, `hotset_up` is 0.
 pub fn encode(report: Option<Arc<Report>>) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Scrape(report)));
@@ -143,7 +143,7 @@ mod tests {
     use std::io::Write as _;
     use std::process::{Command, Stdio};
 
-    /// What promtool finds wrong; nothing if all is well.
+    /// The complaints of promtool; empty if all is well.
     fn promtool(text: &str) -> String {
         let mut child = Command::new("promtool")
             .args(["check", "metrics"])

@@ -1,13 +1,13 @@
-//! Announces troubles: one message for each that begins, and one once it has ended.
+//! Announces troubles: one message at the start of each, and one at its end.
 //!
 //! Invariants:
 //!     a trouble is announced ⟺ the file of the channel has it: so a restart repeats nothing,
 //!     and announces the end of troubles meanwhile
-//!     at most one message is on its way on each channel, and waiting messages are bounded by
+//!     at most one message is in flight on each channel, and waiting messages are bounded by
 //!     [`TROUBLES_MAX`]: a trouble that comes and goes while a message cannot be delivered is
 //!     left out
 //!
-//! Not here: the troubles of a daemon, which it lists itself; its absence alone is found here.
+//! Not here: the troubles of a daemon, which the daemon lists; its absence alone is found here.
 
 mod mail;
 mod webhook;
@@ -28,17 +28,17 @@ use std::time::{Duration, Instant};
 
 /// Troubles of one daemon that are announced; of more, those that come first by name.
 const TROUBLES_MAX: usize = 1000;
-/// For how long a daemon does not answer before that is a trouble: a restart takes less.
+/// Longest absence of a daemon that is no trouble: a restart takes less.
 const AWAY: Duration = Duration::from_secs(15);
 /// The first and the longest pause after a message that was not delivered.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(300)];
-/// How long a delivery may take.
+/// Time limit of a delivery.
 const DELIVERY_MAX: Duration = Duration::from_secs(10);
 
 /// A trouble and its subject.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct About {
-    /// As docs/troubles.md has it, or `daemon-away`.
+    /// The kind in docs/troubles.md, or `daemon-away`.
     kind: String,
     severity: String,
     subject: String,
@@ -47,26 +47,26 @@ pub struct About {
     remedy: String,
 }
 
-/// That a trouble has begun or ended.
+/// The start or the end of a trouble.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Notice {
     /// `begun` or `ended`.
     event: &'static str,
-    /// When that was seen, in seconds since 1970.
+    /// The time at which that was noticed, in seconds since 1970.
     at: u64,
-    /// The machine that announces it.
+    /// The machine of the server.
     host: String,
     #[serde(flatten)]
     about: About,
-    /// All of it in a line.
+    /// The whole notice in a line.
     text: String,
 }
 
-/// How notices go out.
+/// A way of delivery.
 pub trait Channel: Send + 'static {
     /// Its name in messages and in the name of its file.
     fn name(&self) -> &'static str;
-    /// Delivers one; why it was not, if so.
+    /// Delivers a notice, or returns the reason of the failure.
     fn deliver(&self, notice: &Notice) -> Result<(), String>;
 }
 
@@ -76,15 +76,15 @@ type Troubles = BTreeMap<String, About>;
 /// The present troubles.
 #[derive(Default)]
 struct Present {
-    /// By the last report, if there was one.
+    /// The troubles of the last report, if there was one.
     troubles: Option<Troubles>,
-    /// Since when the daemon has not answered.
+    /// The time since which the daemon has not answered.
     silent: Option<Instant>,
-    /// That has become a trouble.
+    /// The absence has become a trouble.
     is_away: bool,
 }
 
-/// Where reports go to be announced.
+/// Takes reports, and announces their troubles.
 #[derive(Clone, Default)]
 pub struct Notifier(Arc<(Mutex<Present>, Condvar)>);
 
@@ -100,7 +100,7 @@ impl Notifier {
         begun.map(drop).map_err(failed)
     }
 
-    /// Takes a report, or that there was none.
+    /// Takes a report, or its absence.
     pub fn observe(&self, status: Option<&Status>) {
         let mut present = self.0.0.lock().expect("no holder panics");
         match status {
@@ -188,7 +188,7 @@ fn listed(troubles: &[Trouble]) -> Troubles {
     troubles
 }
 
-/// That the daemon is away.
+/// The trouble of an absent daemon.
 fn away() -> (String, About) {
     keyed(About {
         kind: "daemon-away".into(),
@@ -205,7 +205,7 @@ fn keyed(about: About) -> (String, About) {
 }
 
 impl Notice {
-    /// That a trouble has begun or ended just now.
+    /// The notice that a trouble has begun or ended just now.
     fn new(event: &'static str, about: About) -> Notice {
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let host = host.trim().to_owned();
@@ -238,7 +238,7 @@ struct Announced {
 }
 
 impl Announced {
-    /// Those of the file; of one that cannot be read, none.
+    /// The troubles in the file; none if the file cannot be read.
     fn load(path: &Path) -> Announced {
         let text = fs::read(path).unwrap_or_default();
         let all: Vec<About> = serde_json::from_slice(&text).unwrap_or_default();
@@ -246,7 +246,8 @@ impl Announced {
         Announced { path, troubles }
     }
 
-    /// Takes a notice that was delivered. One that no disk takes may be repeated after a restart.
+    /// Takes a notice that was delivered. A notice that cannot be written may be repeated after a
+    /// restart.
     fn keep(&mut self, notice: Notice) {
         let (key, about) = keyed(notice.about);
         match notice.event {

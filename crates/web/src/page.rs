@@ -16,7 +16,7 @@ pub async fn index(headers: HeaderMap) -> Response {
     answer("index.html", &headers)
 }
 
-/// What it loads.
+/// A file that the page loads.
 pub async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
     answer(&format!("assets/{name}"), &headers)
 }
@@ -66,7 +66,7 @@ mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
 
-    /// As `web/vite.config.js` lists them.
+    /// The list in `web/vite.config.js`.
     fn sources(root: &Path) -> Vec<String> {
         let mut found: Vec<String> = [
             "index.html",

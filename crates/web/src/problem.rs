@@ -1,4 +1,4 @@
-//! What went wrong, as RFC 9457 has it, with the remedy.
+//! An error with its remedy, in the form of RFC 9457.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -11,11 +11,11 @@ use serde::Serialize;
 pub struct Problem {
     /// The HTTP status.
     pub status: u16,
-    /// What kind of error it is.
+    /// The kind of error.
     pub title: String,
-    /// What is wrong.
+    /// The cause.
     pub detail: String,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: String,
 }
 
@@ -41,7 +41,7 @@ impl Problem {
         Problem::new(StatusCode::BAD_GATEWAY, what, remedy)
     }
 
-    /// What the daemon said; its messages end with the remedy.
+    /// An error of the daemon; its messages end with the remedy.
     pub fn of_daemon(error: &Error) -> Problem {
         match error {
             Error::Refused(text) => Problem::conflict(text),
@@ -51,7 +51,7 @@ impl Problem {
         }
     }
 
-    /// What does not go with the state of things, with its remedy after the last semicolon.
+    /// A conflict with the present state, with the remedy after the last semicolon.
     pub fn conflict(text: &str) -> Problem {
         Problem::of_message(StatusCode::CONFLICT, text)
     }
@@ -78,7 +78,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// What is answered where there is nothing.
+/// The answer at an address without a resource.
 pub fn no_such_address() -> Problem {
     let remedy = "see docs/commands/web.md for what is where";
     Problem::new(

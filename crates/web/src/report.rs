@@ -1,4 +1,4 @@
-//! A report of the daemon, and what of it a live view shows.
+//! A report of the daemon, and the part for a live view.
 
 use cache::Counter;
 use control::status::Status;
@@ -16,9 +16,9 @@ const LIVE: [Counter; 5] = [
 
 /// A report.
 pub struct Report {
-    /// What the daemon reports.
+    /// The status that the daemon reported.
     pub status: Status,
-    /// When it came.
+    /// The time of its arrival.
     pub at: Instant,
     live: OnceLock<String>,
 }
@@ -31,7 +31,7 @@ impl Report {
         Report { status, at, live }
     }
 
-    /// What of it a live view shows, as JSON: made once, if anybody looks.
+    /// The part for a live view, as JSON; made at the first call.
     pub fn live(&self) -> &str {
         self.live.get_or_init(|| live(&self.status))
     }

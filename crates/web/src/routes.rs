@@ -1,4 +1,4 @@
-//! What is where, and what every answer carries.
+//! The addresses, and the headers of every answer.
 
 use crate::api;
 use crate::app::App;
@@ -18,20 +18,20 @@ use tokio::time::timeout;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate as _};
 
-/// What is sent as bytes is a trace, which is compressed already.
+/// The type of a trace, which is compressed already.
 const NOT_BYTES: NotForContentType = NotForContentType::const_new("application/octet-stream");
 /// The longest body of a request.
 const BODY_BYTES_MAX: usize = 64 << 10;
-/// How long a body may take, from the head of its request to its end.
+/// Time limit of a body, from the head of its request to its end.
 const BODY_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How often the daemon is looked at while nobody looks.
+/// The interval of reports without a viewer.
 const WATCH_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Looks at the daemon now and then, so that what happens is seen while nobody looks.
+/// Asks the daemon for a report at intervals, so that events are noticed without a viewer.
 pub async fn watch(app: App) {
     loop {
-        // What is wrong is among the events.
+        // Problems are among the events.
         let _ = app.daemon.report().await;
         tokio::time::sleep(WATCH_INTERVAL).await;
     }
@@ -43,7 +43,7 @@ pub fn router(app: App) -> Router {
     api.route("/", get(page::index))
         .route("/assets/{name}", get(page::asset))
         .layer(CompressionLayer::new().compress_when(DefaultPredicate::new().and(NOT_BYTES)))
-        // To compress a scrape would cost more than all the rest of it.
+        // Compression would cost more than the rest of a scrape.
         .route("/metrics", get(scrape))
         .route("/healthz", get(health))
         .fallback(nothing)
@@ -59,7 +59,7 @@ async fn scrape(_: Reader, State(app): State<App>) -> Response {
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }
 
-/// Whether the daemon answers: all that is shown without a token.
+/// The daemon's health, shown without a token: whether the daemon answers.
 async fn health(State(app): State<App>) -> Result<&'static str, Problem> {
     let away = |_| {
         let what = "the daemon does not answer";
@@ -79,7 +79,7 @@ async fn other_method() -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, what, remedy)
 }
 
-/// What every answer has a browser refuse.
+/// Headers of every answer that have a browser refuse attacks.
 const PROTECTION: [(HeaderName, &str); 7] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -106,8 +106,8 @@ const PROTECTION: [(HeaderName, &str); 7] = [
 
 const BODY_REMEDY: &str = "see docs/openapi.json for what this address takes";
 
-/// The request with all of its body, which a client that sends it slowly does not keep a
-/// connection with.
+/// The request with its whole body. A body that comes too slowly is refused, so that its client
+/// keeps no connection.
 async fn whole(request: Request) -> Result<Request, Problem> {
     let (head, body) = request.into_parts();
     let body = timeout(BODY_TIME_MAX, to_bytes(body, BODY_BYTES_MAX)).await;
@@ -124,8 +124,8 @@ fn late_body() -> Problem {
     Problem::new(StatusCode::REQUEST_TIMEOUT, what, BODY_REMEDY)
 }
 
-/// The answer to `request`. Without a token or a session it is refused before its body has come,
-/// but for a sign-in.
+/// The answer to `request`. A request without a token or a session, other than a sign-in, is
+/// refused before its body has come.
 async fn answer(request: Request, next: Next) -> Response {
     let names = [header::AUTHORIZATION, header::COOKIE];
     if names
@@ -144,7 +144,7 @@ async fn answer(request: Request, next: Next) -> Response {
 async fn protect(State(app): State<App>, request: Request, next: Next) -> Response {
     let has_body = !request.body().is_end_stream();
     let mut response = answer(request, next).await;
-    // Who refuses may not have waited for the body, and then the connection ends.
+    // A refusal may have come before the end of the body; then the connection ends.
     let ends = has_body && response.status().is_client_error();
     let headers = response.headers_mut();
     for (name, value) in PROTECTION {

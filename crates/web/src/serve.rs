@@ -1,4 +1,4 @@
-//! Connections: accepting them, TLS, and what one client may take.
+//! Connections: accepting them, TLS, and limits for each client.
 
 use axum::Router;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -19,14 +19,14 @@ use tokio_rustls::TlsAcceptor;
 
 /// Connections at one time; one more is closed at once.
 const CONNECTIONS_MAX: usize = 256;
-/// How long a handshake, and the head of a request, may take.
+/// Time limit of a handshake, and of the head of a request.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long a connection lasts; a browser's live stream then connects again.
+/// Time limit of a connection; a browser's live stream then connects again.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(900);
-/// How long after a failed accept the next is tried.
+/// The pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A server's identity, and the files it comes from.
+/// A server's identity, and its files.
 pub struct Tls {
     files: (PathBuf, PathBuf),
     acceptor: TlsAcceptor,
@@ -38,7 +38,7 @@ impl Tls {
         Ok(Tls { files, acceptor })
     }
 
-    /// Reads the files again; what they were stays if they are wrong.
+    /// Reads the files again; wrong ones leave the identity as it was.
     fn renew(&mut self) {
         match acceptor(&self.files) {
             Ok(renewed) => self.acceptor = renewed,
@@ -47,7 +47,7 @@ impl Tls {
     }
 }
 
-/// Says what is wrong on standard error, which may be a pipe that is full, or gone.
+/// Prints a warning on standard error, which may be a pipe that is full, or closed.
 pub fn warn(why: &str) {
     let line = format!("hotset web: {why}\n");
     tokio::task::spawn_blocking(move || {
@@ -120,7 +120,7 @@ pub async fn serve(
             }
         };
         let Ok((stream, _)) = accepted else {
-            // Such as too many open files, which may pass.
+            // Too many open files, for example, may pass.
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
@@ -153,6 +153,6 @@ pub async fn converse(
         .header_read_timeout(HEAD_TIME_MAX)
         .max_buf_size(64 << 10);
     let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    // How it ended is the client's business alone.
+    // An error of the connection concerns its client alone.
     let _ = timeout(CONNECTION_TIME_MAX, connection).await;
 }

@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// What a client may do.
+/// The rights of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
@@ -57,7 +57,7 @@ fn hex(bytes: &[u8]) -> String {
 pub struct Tokens(Vec<(Role, Hash)>);
 
 impl Tokens {
-    /// Reads the file, or makes it with new tokens; then these are returned, a line each.
+    /// Reads the file, or makes a new one. The lines are the new tokens, one a role.
     pub fn load_or_make(path: &Path) -> Result<(Tokens, Vec<String>), String> {
         let shown = path.display();
         match fs::read_to_string(path) {
@@ -122,7 +122,7 @@ impl Tokens {
                 .mode(0o700)
                 .create(directory)?;
         }
-        // A disk that is full leaves no half of it.
+        // A full disk leaves no partial file.
         let beside = path.with_extension("new");
         let _ = fs::remove_file(&beside);
         let written = self.write_new(&beside);
@@ -143,7 +143,7 @@ impl Tokens {
         file.sync_all()
     }
 
-    /// The role of who shows `token`.
+    /// The role of a client with this token.
     pub fn role(&self, token: &str) -> Option<Role> {
         let shown = hash(token);
         let found = self.0.iter().find(|(_, hash)| *hash == shown);

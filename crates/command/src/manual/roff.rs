@@ -47,7 +47,7 @@ impl Page {
         }
     }
 
-    /// Adds a command as it is typed; continued lines are indented.
+    /// Adds the synopsis of a command; continued lines are indented.
     pub fn synopsis(&mut self, line: &str) {
         self.wrapped(&format!("\\fB{}\\fR", escaped(line)));
     }
@@ -58,7 +58,7 @@ impl Page {
         self.text(&meaning.replace("\n\n", " "));
     }
 
-    /// Adds lines as they stand.
+    /// Adds lines without filling.
     pub fn code(&mut self, lines: &str) {
         self.0 += ".EX\n";
         for line in lines.lines() {
@@ -103,7 +103,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// Text whose characters mean themselves.
+/// Escapes the characters of `text` that have a meaning in roff.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! `hotset advise`: how large the pool should be.
+//! `hotset advise`: the best size of the pool.
 
 mod write_back;
 
@@ -21,12 +21,12 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use trace::{Format, Reader, Record, Strictness};
 
-/// Bounds of a line: those of a pool's.
+/// Bounds of a line, as for a pool.
 const LINE_BYTES_MIN: u64 = 4096;
 const LINE_BYTES_MAX: u64 = 1 << 20;
 /// Drives of an origin, at the most.
 const DRIVES_MAX: i64 = 64;
-/// The least that an origin may be said to take a second.
+/// The least rate of an origin, in bytes a second.
 const RATE_MIN: u64 = 4096;
 /// Rows of the curve in the table, about.
 const ROWS: usize = 16;
@@ -43,24 +43,24 @@ pub struct Advise {
     volume: Option<String>,
     #[command(flatten)]
     control: Control,
-    /// The pool there is, such as 64GiB; for a volume it is known
+    /// The present size of the pool, such as 64GiB; known for a volume
     #[arg(long, value_name = "SIZE", value_parser = Bytes::parse, conflicts_with = "volume")]
     pool: Option<Bytes>,
     /// The unit of replacement
     #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = line)]
     line: u64,
-    /// The policy that decides what stays
+    /// The replacement policy of the pool
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = policy_name)]
     policy: String,
     /// The drive model of the origin
     #[arg(long, value_name = "MODEL", default_value = "ST3500320AS", value_parser = drive)]
     origin: Drive,
-    /// How many such drives the origin has, striped
+    /// The number of such drives in the origin, striped
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=DRIVES_MAX))]
     origin_drives: u32,
-    /// What the origin takes a second of writes to random places, such as 2MiB, instead of
-    /// what its model takes
+    /// The bytes a second that the origin takes in writes to random places, such as 2MiB, instead
+    /// of the rate of its model
     #[arg(long, value_name = "SIZE", value_parser = rate, conflicts_with = "volume")]
     origin_rate: Option<u64>,
     /// The drive model of the pool
@@ -75,7 +75,7 @@ pub struct Advise {
     /// The trace's format; recognised by its first line unless given
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     format: Option<Format>,
-    /// Leave out and count what makes no sense, instead of ending with an error
+    /// Leave out and count malformed input, instead of ending with an error
     #[arg(long)]
     lenient: bool,
     /// Print JSON
@@ -114,7 +114,7 @@ fn drive(text: &str) -> Result<Drive, String> {
     Drive::named(text).map_err(|error| error.to_string())
 }
 
-/// Why a trace cannot be advised on, as far as the device models are concerned.
+/// The reason why there is no advice on a trace: its own error, or one of the device models.
 enum Cause {
     Trace(trace::Error),
     Model(block::IoError),

@@ -16,18 +16,19 @@ use control::protocol::{NamedOrNew, Request};
 use control::status::Array as Status;
 use std::time::Duration;
 
-/// How often a scrub that goes on is asked about.
+/// Interval of questions about a scrub at work.
 const PERIOD: Duration = Duration::from_millis(200);
 
 #[derive(Subcommand)]
 pub enum Array {
-    /// Create an array of the configuration, while no daemon runs it; what its members hold is lost
+    /// Create an array of the configuration, while no daemon runs it; all data of its members is
+    /// lost
     Create {
         #[command(flatten)]
         config: Place,
         /// The array; those within it come first
         array: String,
-        /// Do so although members hold something
+        /// Create the array although members hold data
         #[arg(long)]
         yes: bool,
     },
@@ -37,7 +38,8 @@ pub enum Array {
         config: Place,
         /// The array; all unless given
         array: Option<String>,
-        /// Start it although members are missing that may hold newer data, which is lost then
+        /// Start the array although members are missing that may hold newer data, which is lost
+        /// then
         #[arg(long, requires = "array")]
         degraded: bool,
         /// Print JSON
@@ -71,7 +73,7 @@ pub enum Array {
         array: String,
         /// A device of the configuration, the path of a file or block device, or an NBD URI
         device: String,
-        /// Do so although the device holds something, which is lost then
+        /// Add the device although it holds data, which is lost then
         #[arg(long)]
         yes: bool,
     },
@@ -85,19 +87,19 @@ pub enum Array {
         member: String,
         /// A device of the configuration, the path of a file or block device, or an NBD URI
         device: String,
-        /// Do so although the device holds something, which is lost then
+        /// Use the device although it holds data, which is lost then
         #[arg(long)]
         yes: bool,
     },
     /// Scrub an array: compare copies and parity, and wait for the result
     ///
-    /// Exits with status 1 if something differs that was not repaired.
+    /// Exits with status 1 if a difference was found and not repaired.
     Scrub {
         #[command(flatten)]
         control: Control,
         /// The array
         array: String,
-        /// Repair what differs
+        /// Repair differences
         #[arg(long)]
         repair: bool,
     },

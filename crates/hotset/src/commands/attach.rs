@@ -1,4 +1,4 @@
-//! `hotset attach` and `hotset detach`: what this machine has of ublk's devices.
+//! `hotset attach` and `hotset detach`: the ublk devices of this machine.
 //!
 //! Listing and removing are asked of the kernel, not of a daemon, for a device outlives its daemon.
 
@@ -86,7 +86,7 @@ pub fn detach(volume: &str, force: bool) -> Result<(), Failure> {
         )));
     };
     let path = format!("/dev/{}", block_device(info.id));
-    // Opening one whose daemon is gone would wait for it.
+    // To open a device without a daemon would wait for the daemon.
     let in_use = info.state == State::Live && devices::in_use(info.id).map_err(Failure::runtime)?;
     if !force && in_use {
         return Err(Failure::Runtime(format!(
@@ -129,7 +129,7 @@ fn remove(id: u32, force: bool) -> io::Result<()> {
     ask(Command::Delete)
 }
 
-/// What a device is that was removed while it was mounted.
+/// The state of a device that was removed while mounted.
 const REMOVED: &str = "removed";
 
 /// The devices that daemons have made, with the names of their volumes.

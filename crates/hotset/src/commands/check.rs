@@ -17,7 +17,8 @@ pub struct Check {
     /// The configuration
     #[arg(env = VARIABLE, default_value = USUAL)]
     file: PathBuf,
-    /// Compare it with what the running daemon has, of which nothing is in the way then
+    /// Compare the file with the configuration of the running daemon; nothing that the daemon uses
+    /// is an obstacle then
     #[arg(long)]
     against_running: bool,
     /// Judge the files alone: sockets, ports, memory and devices of this machine may be in use
@@ -27,9 +28,9 @@ pub struct Check {
     control: Control,
 }
 
-/// The exit status where a daemon can be made to run the file by `hotset reload`.
+/// The exit status if `hotset reload` would make a running daemon run the file.
 const DIFFERS: u8 = 3;
-/// Where it has to be started again for that.
+/// The exit status if that needs a restart.
 const NEEDS_RESTART: u8 = 4;
 
 pub fn run(command: &Check) -> Result<(), Failure> {
@@ -71,7 +72,7 @@ pub fn run(command: &Check) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Compares a configuration with what a daemon runs.
+/// Compares a configuration file with the running daemon's configuration.
 fn against_running(file: &Path, control: &Path) -> Result<(), Failure> {
     let wanted = read_alone(file)?;
     let mut client = Client::connect(control).map_err(Failure::runtime)?;

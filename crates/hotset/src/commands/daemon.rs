@@ -1,4 +1,5 @@
-//! How a command reaches a running daemon, and changes it and its configuration file.
+//! Connections of commands to a running daemon, and changes of the daemon and its configuration
+//! file.
 
 use crate::Failure;
 use clap::Args;
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 
 /// The control socket of a daemon, where nothing else is given.
 pub const CONTROL: &str = "/run/hotset/control.sock";
-/// The variable that names another.
+/// The variable of the environment that names another socket.
 pub const CONTROL_VARIABLE: &str = "HOTSET_CONTROL";
 
 #[derive(Args)]
@@ -25,7 +26,7 @@ pub struct Control {
     pub control: PathBuf,
 }
 
-/// A change that the configuration file says too, unless it is temporary.
+/// A change of the daemon, and of its configuration file unless temporary.
 #[derive(Args)]
 pub struct Change {
     #[command(flatten)]
@@ -36,7 +37,7 @@ pub struct Change {
 }
 
 impl Control {
-    /// A change that a file says in any case.
+    /// A change of this daemon that the file keeps.
     pub fn lasting(self) -> Change {
         Change {
             control: self,
@@ -44,7 +45,7 @@ impl Control {
         }
     }
 
-    /// A change that no file says.
+    /// A temporary change of this daemon.
     pub fn once(self) -> Change {
         Change {
             control: self,
@@ -54,7 +55,7 @@ impl Control {
 }
 
 impl Change {
-    /// Has `request` carried out, and the file say the same unless it is temporary.
+    /// Carries out `request`, in the configuration file too unless temporary.
     pub fn carry_out(&self, request: &Request) -> Result<(), Failure> {
         let mut client = Client::connect(&self.control.control).map_err(Failure::runtime)?;
         let done = client.change(request, self.temporary, waits);
@@ -62,7 +63,7 @@ impl Change {
     }
 }
 
-/// Prints what a change has come to.
+/// Prints the outcome of a change.
 pub fn made(reply: &Reply) -> Result<(), Failure> {
     match reply {
         Reply::Made(line) => print(format!("{line}\n")),
@@ -70,7 +71,7 @@ pub fn made(reply: &Reply) -> Result<(), Failure> {
     }
 }
 
-/// Says that a change takes a while.
+/// Reports that a change takes a while.
 pub fn waits(change: &str, before: usize) {
     // Less than a second says nothing to a script or a person.
     let before = match before {
@@ -86,7 +87,7 @@ pub fn waits(change: &str, before: usize) {
     );
 }
 
-/// How often to look, from 0.05 seconds to a day.
+/// Reads an interval in seconds, from 0.05 to a day.
 pub fn interval(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if (0.05..=86_400.0).contains(&seconds) {

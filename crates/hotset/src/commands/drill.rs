@@ -10,10 +10,10 @@ use std::path::PathBuf;
 pub struct Drill {
     #[command(flatten)]
     asked: Asked,
-    /// What the daemon's drives are
+    /// The kind of the daemon's drives
     #[arg(long, value_enum, default_value_t = Drives::Nbd)]
     drives: Drives,
-    /// Where the daemon's files go, 6 MB a drive; made if missing, and overwritten
+    /// The directory of the daemon's files, 6 MB a drive; made if missing, and overwritten
     #[arg(long, value_name = "DIRECTORY", default_value = "var/drill")]
     directory: PathBuf,
 }

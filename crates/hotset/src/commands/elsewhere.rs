@@ -3,7 +3,7 @@
 use crate::Failure;
 use clap::Args;
 
-/// What was typed after the name of a command that `hotset-lab` has.
+/// The arguments of a command that only `hotset-lab` has.
 #[derive(Args)]
 pub struct Elsewhere {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

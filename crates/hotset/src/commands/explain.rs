@@ -1,4 +1,4 @@
-//! `hotset explain`: why a volume, or a range of it, is cached or not.
+//! `hotset explain`: the reasons why a volume, or a range of one, is cached or not.
 
 use super::status::rule;
 use super::table::{Table, bytes};
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 const COLUMNS: usize = 64;
 /// From cold to hot.
 const SHADES: [char; 10] = [' ', '.', ':', '-', '=', '+', '*', '#', '%', '@'];
-/// The same as backgrounds of a terminal of 256 colours.
+/// The shades as backgrounds of a terminal of 256 colours.
 const COLOURS: [u8; 10] = [233, 17, 18, 19, 54, 90, 125, 160, 202, 220];
 /// Lines listed one by one in the table.
 const ROWS: usize = 64;
@@ -230,7 +230,7 @@ fn reasons(explained: &Explained) -> Table {
         .map(|reason| reason.help.chars().count())
         .max()
         .unwrap_or(0);
-    // All but the first column are flush right: the last is made as wide as it is.
+    // All but the first column are flush right: padded cells put the last one flush left.
     let mut table = Table::new(&["REASON", "COUNT", &format!("{:<width$}", "MEANING")]);
     for reason in listed {
         table.row([

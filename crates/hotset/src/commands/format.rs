@@ -14,7 +14,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 
-/// What a device may drop, at a time.
+/// Bytes of one discard.
 const TRIM_STEP: u64 = 1 << 30;
 /// `_IO(0x12, 119)` of the kernel.
 const BLKDISCARD: libc::c_ulong = 0x1277;
@@ -33,7 +33,7 @@ fn log_of(image: &Image) -> Option<LogSuperblock> {
     Pair::legible(blocks.each_ref().map(Option::as_deref))
 }
 
-/// What a device says of the array that it is a member of, by either superblock.
+/// The superblock of the array of which a device is a member, from either copy.
 fn array_of(image: &Image) -> Option<raid::Superblock> {
     let at = SUPERBLOCKS.map(|at| at.0 / BLOCK_SECTORS);
     let blocks = at.into_iter().filter_map(|at| block(image, at));
@@ -55,7 +55,7 @@ fn pending_of(image: &Image) -> Option<JournalSuperblock> {
         .then_some(found)
 }
 
-/// Has the device drop all that it has, if it can.
+/// Discards all data of the device, if the device can.
 fn trim(image: &Image) {
     let is_disk = image
         .file
@@ -136,7 +136,7 @@ pub fn run(path: &Path, config: Option<&Path>, yes: bool, rewind: bool) -> Resul
             .map(|array| format!("it is a member of array {} ({})", array.name, array.array)),
         Err(SuperblockError::Blank) => None,
         Ok(superblock) => {
-            // A device that has grown has its other superblock where it ended.
+            // A device that has grown has its other superblock at its former end.
             ends.push(superblock.blocks);
             Some(format!(
                 "it belongs to pool {} ({})",

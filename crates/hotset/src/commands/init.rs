@@ -31,7 +31,7 @@ pub struct Init {
     /// An SSD or file to cache on, may be repeated; every blank SSD unless given
     #[arg(long, value_name = "PATH")]
     ssd: Vec<PathBuf>,
-    /// Where sockets and state are; the places of the system unless given
+    /// The directory of sockets and state; the places of the system unless given
     #[arg(long, value_name = "DIRECTORY")]
     run: Option<PathBuf>,
 }
@@ -46,7 +46,7 @@ pub struct First {
     pub ssds: Vec<PathBuf>,
     /// Further lines of the pool's section.
     pub pool_lines: &'static str,
-    /// Where sockets and state are, if not in the places of the system.
+    /// The directory of sockets and state, if not in the places of the system.
     pub run: Option<PathBuf>,
     /// Lines on devices that are not used.
     pub others: Vec<String>,
@@ -142,7 +142,7 @@ fn described(device: &BlockDevice, path: &Path) -> String {
 }
 
 impl First {
-    /// Whether there is a volume.
+    /// True if there is a volume.
     fn is_whole(&self) -> bool {
         self.disk.is_some() && !self.ssds.is_empty()
     }
@@ -210,7 +210,7 @@ impl First {
         text
     }
 
-    /// Writes the configuration to a new file, if it is right.
+    /// Writes the configuration to a new file, which stays only if it is right.
     pub fn write(&mut self, file: &Path) -> Result<(), Failure> {
         let parent = file
             .parent()
@@ -233,7 +233,7 @@ impl First {
             })
         })?;
         read_alone(file).map(drop).inspect_err(|_| {
-            // It is this command's own, and of no use.
+            // This command has made the file, which is of no use.
             let _ = fs::remove_file(file);
         })
     }

@@ -1,4 +1,4 @@
-//! `hotset pool inspect`: what is on a pool device, and what of it is damaged.
+//! `hotset pool inspect`: the contents of a pool device, and their damage.
 
 use crate::Failure;
 use crate::platform::claim;
@@ -99,7 +99,7 @@ impl Copies {
         }
     }
 
-    /// The one that holds.
+    /// The superblock that holds.
     fn superblock(&self) -> Result<Superblock, SuperblockError> {
         current_superblock(
             self.start.as_deref(),
@@ -238,7 +238,7 @@ fn inspect_member(
     Ok(())
 }
 
-/// What the map says of a slot.
+/// The entry of a slot in the map.
 #[derive(Default)]
 struct Slot {
     key: u64,
@@ -287,7 +287,7 @@ fn read_map(
     Ok(map)
 }
 
-/// Applies the log; the sequence number after its end.
+/// Applies the log. Returns the sequence number after its end.
 fn replay(
     image: &Image,
     superblock: &Superblock,

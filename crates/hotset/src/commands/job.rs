@@ -10,7 +10,7 @@ use control::protocol::Request;
 
 #[derive(Subcommand)]
 pub enum Job {
-    /// List what goes on, and what ended last
+    /// List jobs at work, and those that ended last
     List {
         #[command(flatten)]
         control: Control,
@@ -20,19 +20,19 @@ pub enum Job {
     },
     /// Cancel a job
     ///
-    /// An exchange leaves the old member, a scrub what it has repaired, a detachment
-    /// the log. A rebuild and a resync are not cancelled.
+    /// An exchange leaves the old member, a scrub its repairs so far, a detachment the log. A
+    /// rebuild and a resync are not cancelled.
     Cancel {
         #[command(flatten)]
         change: Change,
         /// Its name, such as scrub:mirror
         job: String,
     },
-    /// Have a detachment stop for a while: clients have the origin for themselves
+    /// Pause a detachment: clients have the origin for themselves
     Pause(Paused),
-    /// Have it go on
+    /// Resume a detachment
     Resume(Paused),
-    /// Wait for what has come of a change whose command was left
+    /// Wait for the outcome of a change after its command was left
     Outcome {
         #[command(flatten)]
         control: Control,

@@ -17,11 +17,11 @@ pub enum Pool {
     List {
         #[command(flatten)]
         control: Control,
-        /// Print JSON, as `hotset status` has it
+        /// Print JSON in the form of `hotset status`
         #[arg(long)]
         json: bool,
     },
-    /// Make a pool; what is on its devices is overwritten
+    /// Make a pool and overwrite its devices
     Add {
         #[command(flatten)]
         change: Change,
@@ -30,21 +30,21 @@ pub enum Pool {
         /// Devices of the configuration, paths of files or block devices, or NBD URIs
         #[arg(value_name = "DEVICE")]
         devices: Vec<String>,
-        /// Which line makes room for another; see docs/policies.md
+        /// The replacement policy; see docs/policies.md
         #[arg(long)]
         policy: Option<String>,
         /// The unit of replacement, such as 64KiB
         #[arg(long)]
         line_size: Option<String>,
     },
-    /// Remove a pool that no volume uses; what it cached is forgotten
+    /// Remove a pool that no volume uses, and forget its lines
     Remove {
         #[command(flatten)]
         change: Change,
         /// The pool
         pool: String,
     },
-    /// Add a device to a pool; what is on it is overwritten
+    /// Add a device to a pool and overwrite the device
     AddDevice {
         #[command(flatten)]
         change: Change,
@@ -59,10 +59,10 @@ pub enum Pool {
         #[arg(long)]
         controller: Option<String>,
     },
-    /// Inspect what a pool device, or a pool's witness, holds and what of it is damaged
+    /// Inspect the contents of a pool device, or of a pool's witness, and their damage
     ///
-    /// Reads only, and only while no daemon uses it. Exits with status 1 if
-    /// something is damaged.
+    /// Reads only, and only while no daemon uses the device. Exits with status 1 if there is
+    /// damage.
     Inspect {
         /// The path of the file or block device
         device: PathBuf,
@@ -73,22 +73,23 @@ pub enum Pool {
         #[arg(long)]
         json: bool,
     },
-    /// Blank a device, so that a pool takes it: what it holds is lost
+    /// Blank a device, so that a pool takes it; all data of the device is lost
     Format {
         /// The path of the file or block device
         device: PathBuf,
-        /// A configuration: what it uses for anything but a pool is refused
+        /// A configuration: a device that it uses for anything but a pool is refused
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
-        /// Do so although it holds something
+        /// Blank the device although it holds data
         #[arg(long)]
         yes: bool,
-        /// Do so although it has what a volume may owe its origin, which then stays as it is
+        /// Blank the device although it may hold dirty data of a volume; the origin then stays as
+        /// it is
         #[arg(long)]
         rewind: bool,
     },
-    /// Show what is left of a write-back volume that its log cannot serve, while no daemon runs;
-    /// carry it out, or give it up
+    /// Show the dirty data of a write-back volume that its log cannot serve, while no daemon runs;
+    /// write it back, or give it up
     Recover {
         #[command(flatten)]
         config: Place,
@@ -97,7 +98,7 @@ pub enum Pool {
         #[command(flatten)]
         options: super::recover::Options,
     },
-    /// Take a device back that was ejected or absent: with its lines if it was only too slow
+    /// Take back a device that was ejected or absent: with its lines if it was only too slow
     Readmit {
         #[command(flatten)]
         control: Control,

@@ -1,6 +1,6 @@
-//! `hotset pool recover`: what is left of a write-back volume that its log cannot serve.
+//! `hotset pool recover`: the dirty data of a write-back volume that its log cannot serve.
 //!
-//! Invariant: a file that was made is whole, or gone.
+//! Invariant: a new file is whole, or removed.
 
 use super::array::alone;
 use crate::Failure;
@@ -12,8 +12,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// Whether a daemon answers there. What one had open that was killed the kernel ends a while
-/// later, and until then a question to it waits.
+/// Tests for a daemon at `control`. The kernel closes the sockets of a killed daemon a while later,
+/// and questions wait until then.
 fn answers(control: &Path) -> bool {
     let Ok(mut daemon) = Client::connect(control) else {
         return false;
@@ -27,19 +27,19 @@ fn answers(control: &Path) -> bool {
     }
 }
 
-/// What is done: one at most.
+/// The action: one at most.
 #[derive(Args)]
 pub struct Options {
     /// Change nothing; as without an option
     #[arg(long)]
     check: bool,
-    /// Give its log up: replay its journal, if it has one, and go on from the origin
+    /// Give up the log: replay the journal, if there is one, and go on from the origin
     #[arg(long, conflicts_with = "check")]
     rewind: bool,
-    /// Carry out what the log has, also if it may be overtaken, or of another origin
+    /// Write the log's data back, even if it may be overtaken, or of another origin
     #[arg(long, conflicts_with_all = ["check", "rewind"])]
     keep: bool,
-    /// Write that to another file or block device, and leave origin and log as they are
+    /// Write the result to another file or block device, and leave origin and log as they are
     #[arg(long, value_name = "PATH", conflicts_with = "check")]
     to: Option<PathBuf>,
 }
@@ -111,13 +111,13 @@ pub fn run(file: &Path, volume: &str, options: Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes what became of a name durable.
+/// Makes the entry of a file in its directory durable.
 fn synced(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|parent| *parent != Path::new(""));
     File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// A file that is removed again, unless it is kept.
+/// A new file that is removed again unless kept.
 #[derive(Default)]
 struct New(RefCell<Option<PathBuf>>);
 
@@ -139,7 +139,7 @@ impl New {
 impl Drop for New {
     fn drop(&mut self) {
         if let Some(path) = self.0.take() {
-            // What failed before is reported.
+            // The first failure is reported.
             let _ = fs::remove_file(path);
         }
     }

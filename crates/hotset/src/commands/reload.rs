@@ -5,7 +5,7 @@ use crate::Failure;
 use control::client::Client;
 use std::path::Path;
 
-/// Has the daemon read its configuration again, and says what it did.
+/// Has the daemon read its configuration again, and prints the result.
 pub fn run(control: &Path) -> Result<(), Failure> {
     let mut client = Client::connect(control).map_err(Failure::runtime)?;
     let steps = client.reload().map_err(Failure::runtime)?;

@@ -15,13 +15,13 @@ use std::time::Duration;
 /// Clears the screen and goes to its top (ECMA-48: ED 2, CUP).
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
-/// The exit status that says that something is wrong.
+/// The exit status for a daemon with troubles.
 pub const TROUBLED: u8 = 3;
 
 /// The age from which rates of a daemon are shown.
 const UPTIME_MIN_S: f64 = 1.0;
 
-/// Prints `count` reports, or goes on for ever; how much is wrong by the last one.
+/// Prints `count` reports, or reports for ever. Returns the number of troubles in the last one.
 pub fn run(
     control: &Path,
     json: bool,
@@ -118,7 +118,7 @@ impl Rates {
     }
 }
 
-/// What is wrong, what that costs, and what mends it.
+/// The troubles, with their costs and remedies.
 fn troubles(status: &Status) -> String {
     let mut text = String::new();
     for trouble in &status.troubles {
@@ -139,7 +139,7 @@ fn troubles(status: &Status) -> String {
     text
 }
 
-/// A table of what clients ask of the volumes.
+/// The table of the volumes' requests from clients.
 fn clients(status: &Status, rates: Rates) -> Table {
     let mut table = Table::new(&[
         "CLIENTS", "r/s", "r MB/s", "r us p50", "r us p99", "w/s", "w MB/s", "w us p50", "w us p99",
@@ -157,7 +157,7 @@ fn clients(status: &Status, rates: Rates) -> Table {
     table
 }
 
-/// What a policy is doing, in one line.
+/// The state of a policy, in one line.
 pub fn rule(policy: &Policy) -> String {
     let mut text = format!("policy {}", policy.name);
     if let (Some(active), Some(since)) = (&policy.active, policy.active_for_s) {

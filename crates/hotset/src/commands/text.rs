@@ -4,15 +4,15 @@ use control::address::NbdUri;
 use control::config::Name;
 use control::section::Section;
 
-/// A device as an argument names it.
+/// A device, named by an argument.
 pub enum Argument {
-    /// One of the configuration.
+    /// A device of the configuration.
     Named(String),
     /// A file, block device or NBD export: its name and the rest of its section.
     New(String, Section),
 }
 
-/// Decides what `argument` is: text with a slash is a path or an NBD URI.
+/// Reads an argument: text with a slash is a path or an NBD URI.
 pub fn argument(argument: &str, name: Option<&str>) -> Argument {
     if !argument.contains('/') {
         return Argument::Named(argument.to_owned());

@@ -25,7 +25,7 @@ pub fn run(command: &Top) -> Result<(), Failure> {
         let what = "`hotset top` needs a terminal; use `hotset status --watch`";
         return Err(Failure::Runtime(what.into()));
     }
-    // One that is not there is reported as by any command.
+    // A missing daemon is reported as by any command.
     let client = Client::connect(&command.control.control).map_err(Failure::runtime)?;
     let mut terminal = ratatui::try_init().map_err(Failure::runtime)?;
     let ended = live(command, client, &mut terminal);

@@ -22,7 +22,7 @@ pub enum Trace {
     Import(Convert),
     /// Convert a trace to another form
     Convert(Convert),
-    /// Record what clients ask of a volume of a running daemon
+    /// Record the requests of the clients of a running daemon's volume
     ///
     /// Goes on until SIGINT, SIGTERM or one of its limits; the file is written
     /// in any case.

@@ -20,7 +20,7 @@ pub enum Volume {
     List {
         #[command(flatten)]
         control: Control,
-        /// Print JSON, as `hotset status` has it
+        /// Print JSON in the form of `hotset status`
         #[arg(long)]
         json: bool,
     },
@@ -34,13 +34,13 @@ pub enum Volume {
         #[arg(value_parser = VolumeMode::ALL.map(VolumeMode::name))]
         mode: String,
         /// Of write-back: the two devices of its log, of the configuration or by their paths; those
-        /// that the configuration has for it unless given
+        /// of the volume in the configuration unless given
         #[arg(long, value_delimiter = ',', value_name = "DEVICE,DEVICE")]
         log: Vec<String>,
         /// Its journal, likewise: the volume becomes journaled
         #[arg(long, value_name = "DEVICE")]
         journal: Option<String>,
-        /// The failure domains of those among them that are new, in their order
+        /// The failure domains of the new devices among them, in their order
         #[arg(long, value_delimiter = ',', value_name = "CONTROLLER,...")]
         controllers: Vec<String>,
     },
@@ -70,9 +70,9 @@ pub enum Volume {
         volume: String,
         /// The device that leaves
         device: String,
-        /// The device that takes its place, of the configuration or by its path; it has to be blank
+        /// The new device, of the configuration or by its path, which has to be blank
         by: String,
-        /// Its failure domain, if it is new
+        /// The failure domain of a new device
         #[arg(long)]
         controller: Option<String>,
     },
@@ -92,16 +92,16 @@ pub enum Volume {
         /// The volume
         volume: String,
     },
-    /// Serve a volume with all that its origin has by now; clients connect again
+    /// Serve a volume at the present size of its origin; clients connect again
     ///
-    /// What is cached of it is forgotten.
+    /// The cached lines of the volume are forgotten.
     Grow {
         #[command(flatten)]
         control: Control,
         /// The volume
         volume: String,
     },
-    /// Invalidate what is cached of a volume whose origin others have changed
+    /// Invalidate the cached lines of a volume after others have changed its origin
     Invalidate {
         #[command(flatten)]
         control: Control,
@@ -115,12 +115,12 @@ pub enum Volume {
     Snapshot {
         #[command(flatten)]
         control: Control,
-        /// COMMAND restores a snapshot: what is cached is forgotten before the volume goes on
+        /// COMMAND restores a snapshot: forget the cached lines before the volume goes on
         #[arg(long)]
         restore: bool,
         /// The volume
         volume: String,
-        /// What takes or restores the snapshot
+        /// The command that takes or restores the snapshot
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
@@ -133,7 +133,7 @@ pub enum Volume {
         /// A device of the configuration, the path of a file or block device, or an NBD URI
         #[arg(long)]
         origin: String,
-        /// The pool it is cached in
+        /// The pool for its lines
         #[arg(long)]
         pool: String,
         /// write-through, write-around or pass-through
@@ -231,7 +231,7 @@ fn list(control: &Control, json: bool) -> Result<(), Failure> {
     listed(json, &status.volumes, &volumes(&status))
 }
 
-/// The name of an origin, and its section if it is new.
+/// The name of an origin, and the section of a new one.
 fn origin_of(text: &str, read_only: bool) -> (String, Option<String>) {
     match argument(text, None) {
         Argument::Named(name) => (name, None),
@@ -277,7 +277,7 @@ fn mode_set(
     })
 }
 
-/// A device of a log; one that is new has the next of the `controllers`.
+/// A device of a log; a new one takes the next of the `controllers`.
 fn log_device(device: &str, controllers: &mut impl Iterator<Item = String>) -> NamedOrNew {
     match argument(device, None) {
         Argument::Named(name) => NamedOrNew::Named(name),
@@ -289,8 +289,8 @@ fn log_device(device: &str, controllers: &mut impl Iterator<Item = String>) -> N
     }
 }
 
-/// Runs `command` while the daemon holds `volume`, as long as a connection lasts which the command
-/// has too: should this process be killed, the volume is held until the command has ended.
+/// Runs `command` while the daemon holds `volume`. The hold lasts as long as a connection, which
+/// the command inherits: if this process is killed, the volume is held until the command has ended.
 fn snapshot(
     control: &Control,
     volume: String,
@@ -324,7 +324,7 @@ fn snapshot(
     }
 }
 
-/// Says what a volume owes that is to give up its log, which may take hours.
+/// Prints the dirty data of a volume that is to give up its log. The write-back may take hours.
 fn announce(control: &Control, volume: &str) -> Result<(), Failure> {
     let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
     let status = client.status().map_err(Failure::runtime)?;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub struct Web {
     #[command(flatten)]
     control: Control,
-    /// Where to listen; other than on this machine only with TLS
+    /// The address to listen on; other than on this machine only with TLS
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8443")]
     listen: SocketAddr,
     /// A directory for the hashes of the tokens, for events and the history; made if missing
@@ -21,7 +21,7 @@ pub struct Web {
     /// The key of the certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     tls_key: Option<PathBuf>,
-    /// A price book: advice says what pools cost; `hotset advise --example-prices` prints one
+    /// A price book, for the costs of pools in advice; `hotset advise --example-prices` prints one
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
     /// Post each trouble that begins or ends to this URL, as JSON
@@ -35,7 +35,7 @@ pub struct Web {
     /// Mail each trouble that begins or ends to this address
     #[arg(long, value_name = "ADDRESS", env = "HOTSET_MAIL_TO")]
     mail_to: Option<String>,
-    /// What sends mail
+    /// The program that sends mail
     #[arg(long, value_name = "PROGRAM", default_value = "/usr/sbin/sendmail")]
     sendmail: PathBuf,
 }

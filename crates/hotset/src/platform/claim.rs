@@ -1,18 +1,17 @@
-//! Claims on what a pool or an origin is on: one user each.
+//! Claims on the places of pools and origins: one user each.
 //!
-//! A file or block device has a lock (`uring::claim`); an NBD export has none of
-//! its own. The kernel releases what a process claimed a moment after the
-//! process has ended, seconds on a busy machine, so that who claims waits that
-//! moment ([`wait`], [`node::claimed`]), and longer where the lock is known to be of a
-//! process that has ended ([`once_left`]).
+//! A file or block device has a lock (`uring::claim`); an NBD export has none of its own. The
+//! kernel releases the claims of a process a moment after the process has ended, seconds on a busy
+//! machine. So a claim waits that moment ([`wait`], [`node::claimed`]), and longer if the lock is
+//! known to be of a process that has ended ([`once_left`]).
 //!
-//! A claim on an export is a locked file, named after the export, in a folder that this user
-//! alone can write: the kernel takes the lock back however a process ends, and no other user can
-//! hold a name. It holds among the daemons of one user of one machine; another machine is not
-//! kept out. Two names of one host (`localhost`, `127.0.0.1`) are two exports to it.
+//! A claim on an export is a locked file, named after the export, in a folder that this user alone
+//! can write: the kernel takes the lock back however a process ends, and no other user can hold a
+//! name. The claim holds among the daemons of one user of one machine; another machine is not kept
+//! out. Two names of one host (`localhost`, `127.0.0.1`) are two exports here.
 //!
-//! A loop device has a lock of its own, and its file has another: the bytes that the device
-//! shows are locked too ([`Behind`]), so that the file is not a second device.
+//! A loop device has a lock of its own, and its file has another: the bytes that the device shows
+//! are locked too ([`Behind`]), so that the file is not a second device.
 
 use block::{IoError, IoResult, Kind, Nanos, Timer};
 use control::address::NbdUri;
@@ -23,11 +22,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// How long a file or block device may take to be opened.
+/// Time limit of opening a file or block device.
 pub const OPEN_MAX: Nanos = Nanos::from_secs(10);
 
-/// What `claim` comes to, which is tried again while another is `Busy` with it.
-/// Blocks the thread meanwhile.
+/// Repeats `claim`, a limited number of times, while another is `Busy` with the place. Blocks the
+/// thread meanwhile.
 pub fn wait<T>(mut claim: impl FnMut() -> IoResult<T>) -> IoResult<T> {
     for _ in 1..CLAIM_ATTEMPTS {
         match claim() {
@@ -39,8 +38,8 @@ pub fn wait<T>(mut claim: impl FnMut() -> IoResult<T>) -> IoResult<T> {
     claim()
 }
 
-/// Whether a process listens on the unix socket at `path`, and goes on to: one that is about to
-/// end is waited for.
+/// Tests for a process that listens on the unix socket at `path`, and waits for one that is about
+/// to end.
 pub fn stays_listened(path: &Path) -> bool {
     let free = wait(|| match uring::is_listened(path) {
         true => Err(IoError::new(Kind::Busy, "is listened on")),
@@ -49,11 +48,10 @@ pub fn stays_listened(path: &Path) -> bool {
     free.is_err()
 }
 
-/// How often what a process that has ended holds is tried, [`CLAIM_PAUSE`] apart: two minutes.
+/// Attempts to open a file that an ended process still holds, [`CLAIM_PAUSE`] apart: two minutes.
 const LEFT_ATTEMPTS: u32 = 2400;
 
-/// What `open` of the file at `path` comes to, once it is not locked by a process that has
-/// ended any more.
+/// Opens the file at `path` by `open`, again and again while an ended process still locks it.
 pub async fn once_left<T>(
     timer: &Timer,
     path: &Path,
@@ -67,7 +65,7 @@ pub async fn once_left<T>(
 pub struct Claim(#[expect(dead_code, reason = "held for its drop")] File);
 
 impl Claim {
-    /// Claims the export at `uri`; refused if a daemon has it, this one too.
+    /// Claims the export at `uri`. Refused if a daemon has the export, this one too.
     pub fn new(uri: &NbdUri) -> IoResult<Claim> {
         let mut refused = None;
         for folder in folders() {
@@ -107,7 +105,7 @@ impl Claim {
     }
 }
 
-/// Where claims may be, the best first.
+/// The folders for claims, the best first.
 fn folders() -> Vec<PathBuf> {
     // SAFETY: no pointers are involved.
     let user = unsafe { libc::geteuid() };
@@ -119,7 +117,7 @@ fn folders() -> Vec<PathBuf> {
     all.into_iter().flatten().collect()
 }
 
-/// Makes a folder that its user alone can write, unless it is there.
+/// Makes a folder that its user alone can write, or checks an existing one.
 fn private(folder: &Path) -> std::io::Result<()> {
     let parent = folder.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(parent)?;
@@ -141,8 +139,8 @@ fn private(folder: &Path) -> std::io::Result<()> {
 pub struct Behind(#[expect(dead_code, reason = "held for its drop")] File);
 
 impl Behind {
-    /// Claims what is behind the device at `path`; `None` if that is no loop device, or its file
-    /// is out of reach. `Busy` if another has it.
+    /// Claims the file behind the device at `path`; `None` for a device that is no loop device, or
+    /// with a file out of reach. `Busy` if another has the file.
     pub fn claim(path: &Path) -> IoResult<Option<Behind>> {
         let place = Place::at(path);
         let Some(backing) = &place.backing else {
@@ -186,7 +184,7 @@ fn is_taken(cause: &std::io::Error) -> bool {
 /// Locks `len` bytes of an opening of a file, all of them to its end if that is 0.
 fn lock_part(file: &File, kind: libc::c_int, from: u64, len: u64) -> std::io::Result<()> {
     let offset = |bytes: u64| libc::off_t::try_from(bytes).unwrap_or(libc::off_t::MAX);
-    // SAFETY: all zeroes are such a structure, and the call reads it.
+    // SAFETY: all zeroes are such a structure, and the call reads the structure.
     let locked = unsafe {
         let mut part: libc::flock = std::mem::zeroed();
         part.l_type = kind as libc::c_short;

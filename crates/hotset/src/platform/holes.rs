@@ -6,11 +6,11 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// Holes that are looked for at most, from the beginning.
+/// The most holes to look for, from the beginning.
 const HOLES_MAX: usize = 1 << 16;
 
-/// Those of the file at `path`, as whole sectors; none of a device, or where the file system does
-/// not say.
+/// The holes of the file at `path`, as whole sectors; none of a device, or of a file system that
+/// does not report them.
 pub fn of(path: &Path) -> io::Result<Vec<Extent>> {
     let file = File::open(path)?;
     let meta = file.metadata()?;
@@ -31,7 +31,7 @@ pub fn of(path: &Path) -> io::Result<Vec<Extent>> {
     Ok(found)
 }
 
-/// Where the next hole or data is from `at` on; `None` if there is none.
+/// The next hole or data from `at` on; `None` if there is none.
 fn next(file: &File, at: u64, whence: i32) -> io::Result<Option<u64>> {
     let at = libc::off_t::try_from(at).map_err(io::Error::other)?;
     // SAFETY: the descriptor is open, and no memory is involved.

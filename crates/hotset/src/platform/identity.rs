@@ -1,6 +1,6 @@
-//! Who is behind the place of an origin, by what the kernel, udev and file systems say.
+//! The identity of an origin's place, from facts of the kernel, udev and file systems.
 //!
-//! Not here: what follows from it (`layout::likeness`).
+//! Not here: conclusions from an identity (`layout::likeness`).
 
 use super::machine::block_device;
 use control::place::Place;
@@ -13,7 +13,7 @@ use std::path::Path;
 
 type Facts = BTreeMap<Fact, String>;
 
-/// Who is behind `place`, a path or a URI.
+/// The identity of `place`, a path or a URI.
 pub fn identity(place: &str) -> Identity {
     let Ok(meta) = fs::metadata(place) else {
         return Identity::new(place);
@@ -35,14 +35,14 @@ pub fn identity(place: &str) -> Identity {
     Identity::of(&facts)
 }
 
-/// The text of a file of sysfs, if it says something.
+/// The text of a file of sysfs, if not empty.
 fn text(about: &Path, name: &str) -> Option<String> {
     let text = fs::read_to_string(about.join(name)).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// What the kernel says of the block device that `about` describes, a disk or a partition; and
-/// the name that former versions took.
+/// Adds the kernel's facts on the block device at `about`, a disk or a partition. Returns the name
+/// that former versions took.
 fn disk(about: &Path, facts: &mut Facts) -> Option<String> {
     let number = text(about, "partition");
     let parent = || about.canonicalize().ok()?.parent().map(Path::to_owned);
@@ -72,7 +72,7 @@ fn disk(about: &Path, facts: &mut Facts) -> Option<String> {
     former
 }
 
-/// What udev knows of the block device of this number.
+/// Adds udev's facts on the block device of this number.
 fn udev(number: u64, facts: &mut Facts) {
     let (major, minor) = (libc::major(number), libc::minor(number));
     let known = fs::read_to_string(format!("/run/udev/data/b{major}:{minor}"));
@@ -91,7 +91,7 @@ fn from_udev(known: &str, facts: &mut Facts) {
     }
 }
 
-/// A loop device is the part of its file that it shows.
+/// Adds the facts on a loop device: its file, and the part of that file.
 fn loop_device(path: &Path, facts: &mut Facts) {
     let place = Place::at(path);
     if let Some(backing) = &place.backing
@@ -103,7 +103,8 @@ fn loop_device(path: &Path, facts: &mut Facts) {
     }
 }
 
-/// Who a file is: its number, in a file system that is known by more than its device.
+/// Adds the facts on a file: its number, and its file system, which is known by more than its
+/// device.
 fn file(path: &Path, meta: &fs::Metadata, facts: &mut Facts) {
     facts.insert(Fact::Inode, meta.ino().to_string());
     let Ok(file) = File::open(path) else { return };
@@ -118,16 +119,16 @@ struct FsUuid {
     uuid: [u8; 16],
 }
 
-/// What `statfs` calls XFS.
+/// The type of XFS in `statfs`.
 const XFS_MAGIC: i64 = 0x5846_5342;
 /// `FS_IOC_GETFSUUID`.
 const GET_UUID: libc::c_ulong = 0x8011_1500;
-/// `XFS_IOC_FSGEOMETRY_V1`, whose answer has so many bytes, and the UUID in these.
+/// `XFS_IOC_FSGEOMETRY_V1`, the length of its answer, and the place of the UUID in the answer.
 const XFS_GEOMETRY: libc::c_ulong = 0x8070_5864;
 const XFS_GEOMETRY_BYTES: usize = 112;
 const XFS_UUID: std::ops::Range<usize> = 64..80;
 
-/// The UUID of the file system of a file, where the kernel says it.
+/// The UUID of the file system of a file, if the kernel reports one.
 fn file_system(file: &File) -> Option<String> {
     let mut answer = FsUuid {
         len: 0,
@@ -156,8 +157,8 @@ fn file_system(file: &File) -> Option<String> {
     (asked == 0).then(|| hexadecimal(&bytes[XFS_UUID]))
 }
 
-/// What the file system of a file calls itself; for some it is made of their UUID, for others
-/// of their device's number.
+/// The identifier in `statfs` of the file system of a file; some file systems make it from their
+/// UUID, others from their device's number.
 fn file_system_name(file: &File) -> Option<String> {
     // SAFETY: all zeroes are such a structure, and the call writes one.
     let about = unsafe {
@@ -165,7 +166,7 @@ fn file_system_name(file: &File) -> Option<String> {
         let asked = libc::fstatfs(file.as_raw_fd(), &raw mut about);
         (asked == 0).then_some(about)?
     };
-    // SAFETY: it is two integers, whatever they are called.
+    // SAFETY: the type is two integers, whatever their names.
     let name: [i32; 2] = unsafe { std::mem::transmute(about.f_fsid) };
     if about.f_type as i64 == XFS_MAGIC {
         return None;
@@ -177,8 +178,8 @@ fn file_system_name(file: &File) -> Option<String> {
     Some(format!("{:x} {:x?}", about.f_type, name))
 }
 
-/// The type and the source by which the file system of that number is mounted: of one that names
-/// itself no other way, as in user space. A device's name says nothing.
+/// The type and the source of the mount of the file system with that number, for a file system
+/// without another name, as in user space. The name of a device as the source identifies nothing.
 fn mounted(mounts: &str, number: u64) -> Option<String> {
     let number = format!("{}:{}", libc::major(number), libc::minor(number));
     let of_it = |line: &&str| line.split(' ').nth(2) == Some(&number);
@@ -208,7 +209,7 @@ mod tests {
     fn a_partition_has_the_number_of_its_disk_and_its_own() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path();
-        // A disk of virtio, whose number former versions did not see.
+        // A disk of virtio; former versions did not see its number.
         write(dir, "vda/serial", "disk-1\n");
         write(dir, "vda/vda2/partition", "2\n");
         write(dir, "vda/vda2/uevent", "MAJOR=8\nPARTN=2\nPARTUUID=AB-01\n");

@@ -1,4 +1,4 @@
-//! What is known of this machine, this process, and of devices.
+//! Facts on this machine, this process, and devices.
 
 use block::Nanos;
 use std::fs;
@@ -14,12 +14,12 @@ pub fn block_device(file: &fs::Metadata) -> Option<PathBuf> {
     is_one.then(|| PathBuf::from(format!("/sys/dev/block/{major}:{minor}")))
 }
 
-/// How many bytes the file or block device at `path` has.
+/// The size in bytes of the file or block device at `path`.
 pub fn size(path: &str) -> io::Result<u64> {
     fs::File::open(path)?.seek(io::SeekFrom::End(0))
 }
 
-/// This host's name for ever.
+/// The permanent name of this host.
 pub fn host() -> String {
     let read = |path| {
         fs::read_to_string(path)

@@ -1,4 +1,4 @@
-//! NBD on this machine: the sockets by which clients come.
+//! NBD on this machine: the sockets for clients.
 //!
 //! Invariant: a socket is listened on ⟺ the configuration that runs has it.
 
@@ -19,7 +19,7 @@ use uring::{Uring, UringDriver, Worker};
 /// A socket that is listened on, before it is served.
 #[derive(Clone)]
 pub struct Socket {
-    /// As the configuration names it.
+    /// The address, as the configuration names it.
     place: String,
     target: TargetId,
     tls: Option<Tls>,
@@ -27,11 +27,11 @@ pub struct Socket {
     bound: Address,
 }
 
-/// What the files of a listener's certificate, key and authority have.
+/// The contents of the files of a listener's certificate, key and authority.
 type Shown = [Option<Vec<u8>>; 3];
 
 impl Socket {
-    /// Listens where `listen` says; nothing if that is not for NBD.
+    /// Listens on the address of `listen`; `None` if that is not for NBD.
     pub fn open(host: &Uring, listen: &Listen) -> IoResult<Option<Socket>> {
         let address = match (&listen.unix, &listen.tcp) {
             (Some(path), _) => Address::Unix(path.value.display().to_string().into()),
@@ -53,7 +53,7 @@ impl Socket {
     }
 }
 
-/// `error`, with the process that listens where `listen` says, if there is one.
+/// Returns `error` with the process that listens on the address of `listen`, if there is one.
 fn named(error: IoError, listen: &Listen) -> IoError {
     let found = match (&listen.unix, &listen.tcp) {
         (Some(path), _) => users::of_socket(path),
@@ -77,7 +77,7 @@ fn shown(listen: &Listen) -> IoResult<Shown> {
     ])
 }
 
-/// What a listener's clients are shown.
+/// The side of TLS of a listener, from its files.
 fn tls(shown: &Shown) -> IoResult<Option<Tls>> {
     let [Some(certificates), Some(key), authority] = shown else {
         return Ok(None);
@@ -95,7 +95,7 @@ struct Open {
 }
 
 impl Open {
-    /// By what clients reach the export `name`, which is plain ASCII; or all, by no name.
+    /// The URI of the export `name`, which is plain ASCII; of all exports if `name` is empty.
     fn uri(&self, name: &str) -> String {
         let tls = if self.shown[0].is_some() { "s" } else { "" };
         match &self.bound {
@@ -134,8 +134,8 @@ impl NbdSockets {
         Ok(sockets)
     }
 
-    /// Has TLS handshakes done on a thread of their own: strangers can have as many signatures
-    /// made as they like, and the shard is not to wait for these.
+    /// Moves TLS handshakes to a thread of their own: strangers can cause as many signatures as
+    /// they like, and the shard is not to wait for these.
     fn shake_hands_aside(&self) -> IoResult {
         if self.shakes_aside.get() {
             return Ok(());
@@ -151,7 +151,7 @@ impl NbdSockets {
         Ok(())
     }
 
-    /// Serves those who come by `socket`.
+    /// Serves the clients of `socket`.
     pub fn serve(&self, socket: Socket) {
         let listening = Listening::new(socket.tls);
         let listener = self.platform.local().listener(socket.target);
@@ -168,7 +168,7 @@ impl NbdSockets {
         });
     }
 
-    /// Where it listens, as URIs.
+    /// The URIs of the sockets.
     pub fn uris(&self) -> Vec<String> {
         self.open.borrow().iter().map(|open| open.uri("")).collect()
     }

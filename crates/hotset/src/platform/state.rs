@@ -1,8 +1,8 @@
-//! What pools and logs remember by: the directory beside them.
+//! The directory of the witnesses of pools and logs.
 //!
-//! A file there, one a pool, is the *witness*: it knows which devices were in
-//! the pool when its volumes were last written, whatever becomes of the devices. So does
-//! one beside the log of each write-back volume.
+//! A *witness* is a file there, one a pool: it knows which devices were in the pool when its
+//! volumes were last written, whatever becomes of the devices. So does a witness of the log of each
+//! write-back volume.
 
 use super::claim::{OPEN_MAX, once_left};
 use super::ublk::stack::refuse_own;
@@ -23,12 +23,12 @@ const SUPERBLOCK_BYTES: usize = SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES;
 const SUFFIX: &str = "pool";
 const LOG_SUFFIX: &str = "log";
 
-/// The file beside a pool.
+/// The path of a pool's witness.
 pub fn file_of(state: &Path, pool: &str) -> PathBuf {
     state.join(format!("{pool}.{SUFFIX}"))
 }
 
-/// The file beside the log of a volume.
+/// The path of the witness of a volume's log.
 pub fn log_file_of(state: &Path, volume: &str) -> PathBuf {
     state.join(format!("{volume}.{LOG_SUFFIX}"))
 }
@@ -43,7 +43,7 @@ fn cannot(path: &Path, cause: std::io::Error) -> IoError {
     error.because(cause)
 }
 
-/// Makes the file beside a pool if it is missing, and opens it.
+/// Opens the witness of a pool; makes a missing one.
 pub async fn witness(
     state: &Path,
     pool: &str,
@@ -59,7 +59,7 @@ pub async fn witness(
     open(&path, host, local).await
 }
 
-/// What the file beside a pool says.
+/// Decodes the superblock of a pool's witness.
 fn superblock(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
     witness_superblock(|area: Area| {
         let [start, end] = [area.start, area.end()].map(|block| block as usize * BLOCK_BYTES);
@@ -67,7 +67,7 @@ fn superblock(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
     })
 }
 
-/// The same beside the log of a volume.
+/// Opens the witness of a volume's log; makes a missing one.
 pub async fn log_witness(
     state: &Path,
     volume: &str,
@@ -82,8 +82,8 @@ pub async fn log_witness(
     open(&path, host, local).await
 }
 
-/// Makes a file of `whole` bytes if it is missing or was cut short. It is there as a whole or as
-/// it was, whenever the disk is full or the power goes.
+/// Makes a file of `whole` bytes if missing or cut short. The file is complete or unchanged,
+/// whenever the disk is full or the power goes.
 fn make(state: &Path, path: &Path, whole: u64, is_ours: fn(&[u8]) -> bool) -> IoResult {
     refuse_own(state)?;
     fs::create_dir_all(state).map_err(|cause| cannot(state, cause))?;
@@ -127,7 +127,7 @@ fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// What `work` at `path` comes to, unless the file system of `state` does not answer.
+/// Runs `work` at `path`, for at most [`OPEN_MAX`]: the file system of `state` may not answer.
 pub async fn in_time<T>(
     timer: &Timer,
     path: &Path,
@@ -184,8 +184,8 @@ fn contents(path: &Path) -> IoResult<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What the files beside all logs say. One that says nothing is that of a log that was never
-/// begun; one of another length and without a superblock is somebody else's.
+/// The witnesses of all logs. A blank file is that of a log that was never begun; one of another
+/// length and without a superblock belongs to another program.
 pub fn logs(state: &Path) -> IoResult<Vec<LogWitness>> {
     let mut found = Vec::new();
     for file in files(state, LOG_SUFFIX)? {
@@ -213,8 +213,7 @@ pub fn logs(state: &Path) -> IoResult<Vec<LogWitness>> {
     Ok(found)
 }
 
-/// Pools of other configurations that remember volumes. `Err` if there may be some that
-/// cannot be read.
+/// Pools of other configurations that remember volumes. `Err` if there may be unreadable ones.
 pub fn others(state: &Path, ours: &[String]) -> IoResult<Vec<Remembered>> {
     let mut found = Vec::new();
     for path in files(state, SUFFIX)? {
@@ -290,7 +289,7 @@ mod tests {
         put("db.log", &block);
         let found = logs(dir.path()).unwrap();
         assert_eq!((found.len(), &*found[0].superblock.volume), (1, "db"));
-        // Of ours, what cannot be read is not passed over.
+        // A witness of hotset that cannot be read is not passed over.
         block[100] ^= 1;
         block.resize(2 * BLOCK_BYTES, 0xff);
         put("db.log", &block);
@@ -306,7 +305,7 @@ mod tests {
         let make = || make(dir.path(), &path, LOG_WITNESS_BYTES, is_ours);
         make().unwrap();
         assert_eq!(fs::read(&path).unwrap(), vec![0; 2 * BLOCK_BYTES]);
-        // One that was begun by a former version is completed; one of ours keeps what it says.
+        // A file that a former version began is completed; a witness of hotset keeps its bytes.
         fs::write(&path, b"").unwrap();
         make().unwrap();
         let mut block = vec![0; BLOCK_BYTES];

@@ -1,15 +1,14 @@
 //! Volumes as block devices of this machine: the frontend of ublk.
 //!
 //! Invariants:
-//!     a device outlives its daemon: a stop answers what has begun and leaves the rest to
-//!     the next daemon, which takes the device over
+//!     a device outlives its daemon: a stop answers the requests that have begun, and leaves
+//!     the rest to the next daemon, which recovers the device
 //!     a device that is removed was withdrawn here, or by `hotset detach`
-//!
 //!     a device is of one origin, whatever its volume is called, and is never given to another
-//!     one device that cannot be had keeps no other from being served, and is tried again
+//!     one device that cannot be made keeps no other from being served, and is tried again
 //!
-//! Not here: the devices that this machine has (`devices`), what lies below a path (`stack`),
-//! the processes that start devices (`begin`).
+//! Not here: the devices that this machine has (`devices`), the layers below a path (`stack`), the
+//! processes that start devices (`begin`).
 
 pub mod begin;
 pub mod devices;
@@ -39,13 +38,13 @@ use super::UringPlatform;
 
 /// The longest discard or zeroing of one request, which holds its range meanwhile.
 const DISCARD_MAX: Sectors = Sectors((32 << 20) / SECTOR_BYTES);
-/// How often a device that could not be had is tried again.
+/// Pause before another attempt to make a device.
 const AGAIN: Nanos = Nanos::from_secs(5);
-/// How long the start of a device waits for the ends of its volume.
+/// Time limit of reading the ends of a volume for the start of its device.
 const EDGES_MAX: Nanos = Nanos::from_secs(10);
-/// How long an attachment waits for partitions.
+/// Time limit of an attachment's search for partitions.
 const PARTITIONS_MAX: Nanos = Nanos::from_secs(5);
-/// How often it is looked whether a device that is being made is there.
+/// Interval of looks at a device that is being made.
 const TICK: Nanos = Nanos::from_millis(10);
 
 type Served = Server<Queue<UringDriver>, ServedVolume<UringDriver>>;
@@ -60,7 +59,7 @@ struct Inner {
     states: RefCell<BTreeMap<String, Entry>>,
 }
 
-/// What a volume's device has come to; the same for as long as the volume is to have it.
+/// The state of a volume's device; the same entry for as long as the volume is to have the device.
 type Entry = Rc<RefCell<State>>;
 
 #[derive(Clone)]
@@ -70,7 +69,7 @@ enum State {
     Failed(String),
 }
 
-/// The path of a device that is there.
+/// The path of a live device.
 fn path(entry: &Entry) -> Option<String> {
     match &*entry.borrow() {
         State::Live(id, _) => Some(format!("/dev/{}", block_device(*id))),
@@ -88,16 +87,17 @@ struct Plan {
     params: Params,
 }
 
-/// A device as far as it has come.
+/// The progress of making a device.
 #[derive(Default)]
 struct Progress {
     served: Option<Rc<Served>>,
-    /// Its number, if it was made here.
+    /// The device's number, if made here.
     made: Option<u32>,
 }
 
 impl UblkFrontend {
-    /// With no volume yet; `Err` if `config` attaches some and this machine has no ublk for them.
+    /// A frontend without a volume; `Err` if `config` attaches some and this machine has no ublk
+    /// for them.
     pub fn new(config: &Config, platform: &UringPlatform, host: Uring) -> IoResult<UblkFrontend> {
         if !config.attachments.is_empty() {
             uring::ublk_available()?;
@@ -109,8 +109,8 @@ impl UblkFrontend {
         })))
     }
 
-    /// Waits until the device of every volume that is served was made or refused: the paths of
-    /// those that are there.
+    /// Waits until the device of every served volume was made or refused. Returns the paths of the
+    /// live devices.
     pub async fn settled(&self) -> Vec<String> {
         let timer = self.0.platform.local().env().timer;
         let is_attaching = |entry: &Entry| matches!(*entry.borrow(), State::Attaching);
@@ -131,7 +131,7 @@ impl UblkFrontend {
         });
         let live: Vec<_> = live.collect();
         let attaches = |name: &str| config.attachments.iter().any(|a| a.ublk.as_str() == name);
-        // Who may not ask the driver has no devices.
+        // A process that may not ask the driver has no devices.
         let ours = devices::ours().unwrap_or_default().into_iter();
         let left = ours.filter(|(name, info)| {
             let waits = info.state != ublk::State::Dead && !devices::is_served(info);
@@ -150,7 +150,7 @@ impl UblkFrontend {
 }
 
 impl Inner {
-    /// Has the device made, again and again until it is there or not wanted any more.
+    /// Makes the device, again and again until it is there or no longer wanted.
     async fn attach(self: Rc<Self>, plan: Plan, entry: Entry) {
         let timer = self.platform.local().env().timer;
         let mut said = String::new();
@@ -191,7 +191,7 @@ impl Inner {
                     let name = plan.name.clone();
                     let looked = self.host.aside(move || {
                         begin::scan_apart(id);
-                        // It may be gone by now.
+                        // The device may be gone by now.
                         if devices::is_unread(id) {
                             let _ = devices::record(id, &name, false);
                         }
@@ -215,7 +215,7 @@ impl Inner {
         }
     }
 
-    /// Follows the machine of a device to its end: its number.
+    /// Follows the machine of a device to its end. Returns the device's number.
     async fn make(&self, plan: &Plan, progress: &mut Progress) -> Result<u32, String> {
         let name = &plan.name;
         let found = self.host.aside(devices::found).await.map_err(to_message)?;
@@ -242,7 +242,7 @@ impl Inner {
                 }
                 Step::Begin(info) => {
                     progress.made = Some(info.id);
-                    // Before the block device is there, for udev reads it then.
+                    // Before the start: udev reads the name once the block device is there.
                     devices::record(info.id, name, true).map_err(to_message)?;
                     let edges = self.edges(plan).await;
                     let begun = self.host.aside(move || begin::begun(info.id, &edges));
@@ -267,14 +267,14 @@ impl Inner {
         }
     }
 
-    /// What the start of a device is answered from; nothing if the volume does not answer.
+    /// Reads the bytes for the start of a device; none if the volume does not answer.
     async fn edges(&self, plan: &Plan) -> begin::Edges {
         let timer = self.platform.local().env().timer;
         let reading = begin::Edges::read(&plan.gate);
         timer.timeout(EDGES_MAX, reading).await.unwrap_or_default()
     }
 
-    /// A device that is taken over bears the name that its volume has now.
+    /// Gives a recovered device the present name of its volume.
     fn take_name(&self, id: u32, name: &str, found: &[Found]) -> Result<(), String> {
         devices::record(id, name, devices::is_unread(id)).map_err(to_message)?;
         let former = found.iter().find(|(info, _)| info.id == id);
@@ -306,7 +306,7 @@ impl Inner {
         self.host.ublk_control_aside(control).await
     }
 
-    /// Releases a device that was removed, which its removal waits for.
+    /// Releases a device that was removed; the removal waits for that.
     async fn watch(&self, name: &str, id: u32, served: Rc<Served>, entry: &Entry) {
         served.ended().await;
         served.close();
@@ -318,7 +318,7 @@ impl Inner {
         }
     }
 
-    /// What a volume's device has come to, once it is not being made any more.
+    /// The state of a volume's device, once the device is no longer being made.
     async fn state(&self, name: &str) -> Option<State> {
         let timer = self.platform.local().env().timer;
         loop {
@@ -438,7 +438,7 @@ impl Frontend<ServedVolume<UringDriver>> for UblkFrontend {
     fn stats(&self, _status: &mut Status) {}
 }
 
-/// What the kernel gets of a device with this geometry.
+/// The parameters for the kernel of a device with this geometry.
 fn shape(geometry: &Geometry, about: &About) -> Params {
     let page = Sectors(PAGE_BYTES as u64 / SECTOR_BYTES);
     let physical = page.max(geometry.block);
@@ -458,7 +458,7 @@ fn shape(geometry: &Geometry, about: &About) -> Params {
     }
 }
 
-/// What a refused command comes to.
+/// The error of a refused removal.
 fn refused(id: u32, answer: Result<Vec<u8>, i32>) -> IoResult {
     answer.map(drop).map_err(|number| {
         let cause = std::io::Error::from_raw_os_error(number);

@@ -16,12 +16,12 @@ use std::sync::Arc;
 use uring::{Bell, Uring, UringDriver};
 use virtio::{Bells, Kick, Kicks, Listener, Shape, VirtioPort};
 
-/// What an event gives when it is received.
+/// The bytes of a received event.
 const COUNT_BYTES: usize = 8;
-/// Events in a row that bring no request, after which the next are waited for more slowly. A busy
-/// guest has some, whose requests were found before their event.
+/// Events in a row that bring no request, after which the wait for further ones is slower. A busy
+/// guest has some: their requests were found before their event.
 const IDLE_EVENTS_MAX: u32 = 1024;
-/// How long each of those waits.
+/// The pause before each of those.
 const IDLE_PAUSE: Nanos = Nanos::from_millis(2);
 
 /// Offers each volume at its sockets for virtual machines.
@@ -50,7 +50,7 @@ impl Open {
 }
 
 impl VirtioFrontend {
-    /// With no volume yet.
+    /// A frontend without a volume.
     pub fn new(platform: &UringPlatform, host: Uring) -> VirtioFrontend {
         VirtioFrontend {
             platform: platform.clone(),
@@ -80,7 +80,7 @@ impl VirtioFrontend {
             name: name.to_owned(),
             depth: guest.depth as u16,
         };
-        // Of a thread, which the platform is not for.
+        // For a thread of the listener, which cannot use the platform.
         let log = Arc::new(|line: String| log::line(&line));
         let bells: Bells = Arc::new(|event| {
             let mut bell = Bell::new(event)?;
@@ -103,7 +103,7 @@ impl VirtioFrontend {
     }
 }
 
-/// Waits for the events of a disk's rings until it is not offered any more.
+/// Waits for the events of a disk's rings until the disk is no longer offered.
 async fn follow(mut kicks: Kicks, local: Local<UringDriver>, host: Uring) {
     let mut rings: BTreeMap<_, Rc<shard::Socket<UringDriver>>> = BTreeMap::new();
     while let Some(kick) = kicks.next().await {
@@ -132,8 +132,8 @@ async fn follow(mut kicks: Kicks, local: Local<UringDriver>, host: Uring) {
     rings.into_values().for_each(|event| event.close());
 }
 
-/// Waits for one ring's event until it is closed. A monitor may raise it for ever and ask for
-/// nothing: that is to cost the shard little.
+/// Waits for one ring's event until that is closed. A monitor may raise the event for ever without
+/// a request: that is to cost the shard little.
 async fn listen(event: Rc<impl Stream>, raised: impl Fn() -> bool, env: Env) {
     let mut count = env.pool.get(COUNT_BYTES).await;
     let mut idle = 0;
@@ -146,7 +146,7 @@ async fn listen(event: Rc<impl Stream>, raised: impl Fn() -> bool, env: Env) {
         if idle > IDLE_EVENTS_MAX {
             idle = IDLE_EVENTS_MAX;
             env.timer.sleep(IDLE_PAUSE).await;
-            // What came before the pause, and what comes with the next event, is found by that.
+            // This call finds the requests from before the pause, and those of the next event.
             raised();
         }
     }
@@ -194,7 +194,7 @@ impl Frontend<ServedVolume<UringDriver>> for VirtioFrontend {
 
     fn shut_down(&self, grace: Nanos) -> Later<'_, ()> {
         Box::pin(async move {
-            // What is not answered stays marked in the guests' memory, for the next daemon.
+            // Unanswered requests stay marked in the guests' memory, for the next daemon.
             let open = std::mem::take(&mut *self.open.borrow_mut());
             join_all(open.values().flatten().map(|open| open.server.stop(grace))).await;
         })

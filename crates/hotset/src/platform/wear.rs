@@ -1,5 +1,5 @@
-//! How worn an NVMe device says that it is: its SMART log (NVMe base specification 2.0,
-//! 5.16.1.3), by the kernel's pass-through of commands (`linux/nvme_ioctl.h`).
+//! The wear that an NVMe device reports: its SMART log (NVMe base specification 2.0, 5.16.1.3), by
+//! the kernel's pass-through of commands (`linux/nvme_ioctl.h`).
 //!
 //! Not here: SATA and SAS, of which each maker counts wear in attributes of its own.
 
@@ -40,14 +40,14 @@ struct Command {
 
 const _: () = assert!(size_of::<Command>() == 72);
 
-/// Whether `place` is an NVMe device, or a part of one.
+/// True if `place` is an NVMe device, or a part of one.
 pub fn is_nvme(place: &str) -> bool {
     let file = fs::metadata(place).ok();
     let about = file.and_then(|file| fs::canonicalize(machine::block_device(&file)?).ok());
     about.is_some_and(|path| path.components().any(|part| part.as_os_str() == "nvme"))
 }
 
-/// Asks the device at `place`, which may take it some time.
+/// Asks the device at `place`, which may take some time.
 pub fn ask(place: &str) -> io::Result<Wear> {
     let file = OpenOptions::new()
         .read(true)

@@ -1,5 +1,5 @@
-//! What cannot be used at a start counts as absent: redundancy bears it, and what it
-//! cannot bear keeps one volume waiting while the others are served.
+//! Devices that cannot be used at a start count as absent. Redundancy bears an absence; without
+//! enough of it one volume waits while the others are served.
 
 use crate::common::{
     Daemon, Place, USUAL, attaches, copy_in, copy_out, hotset, noise, refused, run, until,
@@ -57,7 +57,7 @@ fn mend(place: &Place, name: &str) {
     fs::rename(place.path(&format!("{name}.away")), place.path(name)).unwrap();
 }
 
-/// Spoils `b`, starts twice, since the first such start takes the member out, and mends it.
+/// Spoils `b`, starts twice, since the first such start takes the member out, and mends `b`.
 fn bears(place: &Place, expected: &str, spoil: impl FnOnce(), mend: impl FnOnce()) {
     let bytes = noise(1, 8 << 20);
     fs::write(place.path("in"), &bytes).unwrap();
@@ -91,7 +91,7 @@ fn redundancy_bears_a_member_that_cannot_be_opened() {
     );
 }
 
-/// What can be read of it shows that a mirror has not diverged by this half.
+/// The readable part of the member shows that the mirror has not diverged by this half.
 #[test]
 fn a_mirror_bears_a_member_that_can_only_be_read() {
     if !attaches() {
@@ -181,7 +181,7 @@ fn an_origin_or_a_pool_device_that_is_missing_stops_nothing_else() {
     }
 }
 
-/// The array was started for the volume, and is given up with it.
+/// The array was started for the volume alone, and is released with the volume.
 #[test]
 fn a_volume_that_is_refused_leaves_its_array_free() {
     let place = place("raid1", &["a", "b"]);
@@ -197,7 +197,7 @@ fn a_volume_that_is_refused_leaves_its_array_free() {
     assert_eq!(daemon.status()["arrays"], serde_json::json!([]));
     run(&mut place.command("volume add arrayed --origin disk --pool fast"));
     run(&mut place.command("volume remove arrayed"));
-    // So does a pool that does not take it.
+    // A device that a pool refuses is left free too.
     fs::write(place.path("foreign"), noise(3, 1 << 20)).unwrap();
     let foreign = place.text("foreign");
     for _ in 0..2 {

@@ -227,7 +227,7 @@ fn a_running_volume_is_advised_on() {
     let unique = number(&profile["unique_lines"]);
     assert!((350.0..700.0).contains(&unique), "{unique}");
     let now = size(&advice, "now");
-    // The rest of the device of 64 MiB holds what the pool remembers by.
+    // The rest of the device of 64 MiB holds the pool's metadata.
     let pool_bytes = number(&now["pool_bytes"]);
     assert!(
         (60.0..64.0).contains(&(pool_bytes / f64::from(1 << 20))),
@@ -298,7 +298,7 @@ fn a_volume_says_why_it_is_cached_or_not() {
     assert_eq!(number(&regions[0]["resident"]), 1.0);
     assert_eq!(number(&regions[100]["resident"]), 0.0);
 
-    // Reads on and on: what lies past the cutoff stays out.
+    // Reads on and on: lines past the cutoff stay out.
     let scan = ["--rw=read", "--bs=64k", "--offset=32m", "--size=8m"];
     faultless(&fio(&place, "scan", &daemon.uri("vol"), &scan));
     assert!(
@@ -314,7 +314,7 @@ fn a_volume_says_why_it_is_cached_or_not() {
         .unwrap();
     assert!(number(&sequential["count"]) >= 96.0, "{sequential}");
 
-    // A write that goes around the pool leaves what it did not touch.
+    // A write that goes around the pool leaves the other lines.
     run(&mut place.command("volume set-mode vol write-around"));
     let write = ["--rw=write", "--bs=4k", "--offset=64k", "--size=4k"];
     faultless(&fio(&place, "write", &daemon.uri("vol"), &write));
@@ -329,7 +329,7 @@ fn a_volume_says_why_it_is_cached_or_not() {
     run(&mut place.command("pool remove-device fast pool"));
     assert!(why(&place, "0").contains("until its device was removed or ejected"));
 
-    // The policy explains what it does, here and in the status.
+    // The policy explains its work, here and in the status.
     let rule = &report["policy"];
     assert_eq!(
         (

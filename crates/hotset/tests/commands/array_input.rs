@@ -1,4 +1,4 @@
-//! Arrays that are not what they ought to be: one line each, with the remedy.
+//! Faulty arrays: one line each, with the remedy.
 
 use crate::common::{Daemon, Place, hotset, refused, run, until};
 use std::fs;
@@ -36,7 +36,8 @@ fn array(place: &Place, words: &str) -> Command {
     command
 }
 
-/// A daemon whose only volume waits for an array that cannot start; it reports why.
+/// A daemon without a volume: its only one waits for an array that cannot start, and the reason is
+/// reported.
 fn waits<'a>(place: &'a Place, expected: &[&str]) -> Daemon<'a> {
     let daemon = place.serve();
     let status = daemon.status();
@@ -106,7 +107,7 @@ fn of_members_of_different_sizes_the_smallest_counts() {
     place.file("b", 24);
     let made = run(&mut array(&place, "create disk"));
     assert!(made.contains("HEALTHY, raid1 of 15.0 MiB"), "{made}");
-    // Cut short later, it no longer is what it was.
+    // Cut short later, the member is refused.
     let file = fs::File::options().write(true).open(place.path("a"));
     file.unwrap().set_len(8 << 20).unwrap();
     let without = run(&mut array(&place, "assemble disk"));
@@ -154,7 +155,7 @@ fn missing_members_are_reported_and_too_many_refused() {
     ];
     refused(&mut array(&place, "assemble disk"), 1, &expected);
     let daemon = waits(&place, &expected[1..]);
-    // Both are back; the one that was missed is filled again.
+    // Both members are back; the missed one is filled again.
     fs::rename(place.path("away"), place.path("a")).unwrap();
     fs::rename(place.path("away-too"), place.path("b")).unwrap();
     until("the rebuild", || {
@@ -185,7 +186,7 @@ fn the_half_that_may_be_old_starts_by_itself_where_that_is_wanted() {
     run(&mut array(&place, "create disk"));
     fs::rename(place.path("a"), place.path("away")).unwrap();
     let daemon = waits(&place, &["may have continued without"]);
-    // The file says it while the daemon runs; the next attempt starts it.
+    // The file is changed while the daemon runs; the next attempt starts the array.
     config(&place, "raid1", &["a", "b"], "start_degraded = true");
     let changed = run(&mut place.command("reload"));
     assert!(
@@ -200,7 +201,7 @@ fn the_half_that_may_be_old_starts_by_itself_where_that_is_wanted() {
     assert!(checked.contains("end as a split brain"), "{checked}");
     let daemon = place.serve();
     assert_eq!(daemon.status()["arrays"][0]["state"], "degraded");
-    // A member that is back is filled with the writes that it missed.
+    // A member that is back is filled with the missed writes.
     fs::rename(place.path("away"), place.path("a")).unwrap();
     until("the rebuild", || {
         daemon.status()["arrays"][0]["state"] == "healthy"

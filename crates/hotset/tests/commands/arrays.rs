@@ -13,21 +13,21 @@ use std::time::Duration;
 use testbed::attached::Attached;
 
 const MIB: u64 = 36;
-/// What every test array has room for.
+/// The size of the volume, which every test array has room for.
 const VOLUME_BYTES: usize = 32 << 20;
 
-/// What a member is behind.
+/// The kind of a member's device.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     File,
     Nbdkit,
     Qemu,
-    /// A loop device, by a link that is there while it is.
+    /// A loop device, by a link that exists as long as the device.
     Loop,
 }
 use Kind::*;
 
-/// What a member is behind, while it is.
+/// The server of a member's device, and the device, as long as both run.
 struct Served {
     attached: Option<(Attached, PathBuf)>,
     _server: Process,
@@ -41,7 +41,7 @@ impl Drop for Served {
     }
 }
 
-/// Gives the member `name`.
+/// Serves the member `name`.
 fn serve(place: &Place, name: &str, kind: Kind) -> Served {
     let socket = place.path(&format!("{name}.sock"));
     let _ = fs::remove_file(&socket);
@@ -65,7 +65,7 @@ fn serve(place: &Place, name: &str, kind: Kind) -> Served {
     let attached = (kind == Loop).then(|| {
         let uri = format!("nbd+unix:///?socket={}", socket.display());
         let fuse = place.path(&format!("{name}.fuse"));
-        // Nothing may be answered from the page cache once it is pulled.
+        // After the device is pulled nothing may be answered from the page cache.
         let attached = Attached::new(&uri, &fuse, &["--direct-io=on"]).unwrap();
         let link = place.path(&format!("{name}.device"));
         symlink(attached.device(), &link).unwrap();
@@ -77,7 +77,7 @@ fn serve(place: &Place, name: &str, kind: Kind) -> Served {
     }
 }
 
-/// Gives those of `members` that are not files.
+/// Serves those of `members` that are no files.
 fn serve_those(
     place: &Place,
     members: &[(&str, &str, Kind)],
@@ -88,8 +88,8 @@ fn serve_those(
     served.map(serve).collect()
 }
 
-/// A configuration whose volume `vol` is on the array `disk`, of `level` and
-/// `members`, with the lines `more` in its section.
+/// A configuration with the volume `vol` on the array `disk`, of `level` and `members`, and the
+/// lines `more` in the array's section.
 fn configured(level: &str, members: &[(&str, &str, Kind)], more: &str) -> Place {
     let place = Place::new();
     let mut text = String::from(
@@ -131,7 +131,7 @@ fn is(daemon: &Daemon<'_>, state: &str) -> bool {
     array(daemon)["state"] == state
 }
 
-/// Loses `lost` under a load that verifies what it wrote, and gets them back.
+/// Loses `lost` under a load that verifies its own writes, and gets them back.
 fn survives(level: &str, members: &[(&str, &str, Kind)], lost: &[&str]) {
     let place = configured(level, members, "");
     let mut servers = serve_those(&place, members, |_| true);
@@ -178,15 +178,15 @@ fn survives(level: &str, members: &[(&str, &str, Kind)], lost: &[&str]) {
     drop(daemon.stop());
 }
 
-/// Whether all of the volume can be read, into `out`.
+/// Reads all of the volume into `out`. True for success.
 fn can_be_read(daemon: &Daemon<'_>, out: &Path) -> bool {
     let mut copy = tool("nbdcopy", "libnbd-bin");
     let copied = copy.arg(daemon.uri("vol")).arg(out).output();
     copied.unwrap().status.success()
 }
 
-/// Loses more than the array can do without, all that is reported of it being errors, and
-/// gets it back: the volume goes on without a restart.
+/// Loses more members than the array can do without, with errors as the only reports, and gets them
+/// back: the volume goes on without a restart.
 fn comes_back(level: &str, members: &[(&str, &str, Kind)], lost: &[&str]) {
     let place = configured(level, members, "");
     let mut servers = serve_those(&place, members, |_| true);
@@ -282,8 +282,8 @@ fn parity_outlives_a_server_that_is_killed_and_comes_back() {
     survives("raid5", &members, &["b"]);
 }
 
-/// Copies are made by hand: a spare steps in, a member is taken out, another
-/// takes its place; after a restart everything is as it was.
+/// Copies are made by hand: a spare steps in, a member is taken out, another takes its place; after
+/// a restart everything is the same.
 #[test]
 fn members_are_taken_out_replaced_and_kept_over_a_restart() {
     let members = [("a", "x", File), ("b", "y", File), ("spare", "z", File)];
@@ -309,7 +309,7 @@ fn members_are_taken_out_replaced_and_kept_over_a_restart() {
     until("its place in the file", || {
         lists(&place) == ["a new", "spare"]
     });
-    // What holds data is refused until it is confirmed, and then waits as a spare.
+    // A device that holds data is refused until confirmed, and then waits as a spare.
     let add = format!("array add disk {}", place.text("in"));
     refused(&mut place.command(&add), 1, &["holds data; give --yes"]);
     place.file("small", 8);
@@ -354,8 +354,8 @@ fn lists(place: &Place) -> [String; 2] {
     })
 }
 
-/// An exchange of a sound member that is cut short, in whatever way, leaves the old one; one
-/// that is done is in the file. A member that came so is found again like any other.
+/// An exchange of a sound member that is cut short, in whatever way, leaves the old member; a
+/// complete exchange is in the file. The new member is found again like any other.
 #[test]
 fn an_exchange_is_in_the_file_once_it_has_ended() {
     for level in ["raid1", "raid5"] {
@@ -482,7 +482,8 @@ fn arrays_nest_and_the_lower_may_be_raw() {
     );
 }
 
-/// It is back before it counts as silent: nothing is read from another disk, or written to it.
+/// The server is back before the member counts as unresponsive: nothing is read from another disk,
+/// or written to it.
 #[test]
 fn a_server_that_is_back_with_another_disk_is_left_alone() {
     let members = [("a", "x", Nbdkit), ("b", "y", Nbdkit)];
@@ -519,7 +520,7 @@ fn a_server_that_is_back_with_another_disk_is_left_alone() {
     assert!(log.contains("another export answers in its place"), "{log}");
 }
 
-/// It was cut short before the start, and its server restarts after that.
+/// The member was cut short before the start; its server restarts after that.
 #[test]
 fn a_member_whose_export_has_its_size_again_returns_by_itself() {
     let members = [("a", "c1", File), ("b", "c2", Nbdkit)];
@@ -547,7 +548,8 @@ fn a_member_whose_export_has_its_size_again_returns_by_itself() {
     daemon.stop();
 }
 
-/// A server restarts, and its disk is larger: what it had is served on, and nobody gets an error.
+/// A server restarts, and its disk is larger: the former part is served on, and no client gets an
+/// error.
 #[test]
 fn an_export_that_has_grown_is_served_as_it_was() {
     let place = Place::new();

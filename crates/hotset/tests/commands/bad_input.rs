@@ -8,8 +8,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::time::Duration;
 
-/// Changes the usual configuration; `check` and `serve` must refuse it with a
-/// line that holds each of `expected`, and leave every file as it is.
+/// Changes the usual configuration. `check` and `serve` must refuse the changed one with a line
+/// that holds each of `expected`, and leave every file as before.
 fn wrong(from: &str, to: &str, expected: &[&str]) {
     let place = Place::new();
     let bytes = noise(1, 1 << 20);
@@ -34,7 +34,7 @@ fn wrong(from: &str, to: &str, expected: &[&str]) {
     assert!(!place.path("nbd").exists() && !place.path("control").exists());
 }
 
-/// What keeps nobody from being served is a warning.
+/// A fault that keeps no volume from being served is a warning.
 fn warned(check: &mut std::process::Command, expected: &[&str]) {
     let said = run(check);
     let line = said.lines().find(|line| line.ends_with("(a warning)"));
@@ -44,7 +44,7 @@ fn warned(check: &mut std::process::Command, expected: &[&str]) {
     }
 }
 
-/// The configuration file has no part in them.
+/// The configuration file has no part in such mistakes.
 #[test]
 fn mistakes_in_a_command_are_the_commands() {
     let place = Place::usual();
@@ -131,7 +131,7 @@ fn an_origin_smaller_than_its_volume() {
         hotset().arg("check").arg(&config),
         &[&[":19: "][..], &expected].concat(),
     );
-    // There may be others, and it may be longer soon.
+    // There may be other volumes, and the origin may be longer soon.
     let daemon = place.serve();
     let why = daemon.status()["waiting"][0]["why"].to_string();
     assert!(
@@ -302,7 +302,7 @@ fn a_second_daemon_on_the_same_pool_or_origin() {
         &expected,
     );
     assert!(second.path("origin").exists() && !second.path("nbd").exists());
-    // An origin is waited for, and nothing is read or written of it.
+    // The volume waits for its origin; nothing of the origin is read or written.
     second.config(&USUAL.replace("$/origin", &place.text("origin")));
     let waits = second.serve();
     let status = waits.status();
@@ -335,8 +335,8 @@ fn a_second_daemon_on_the_nbd_export_of_a_pool() {
     keeps_off_an_nbd_export("path = \"$/pool\"");
 }
 
-/// A daemon has an export in this place; others are refused it. Each waits ten seconds
-/// for who has it, so that all ask at a time.
+/// A daemon has an export in this role; others are refused it. Each waits ten seconds for the first
+/// daemon, so that all ask at a time.
 fn keeps_off_an_nbd_export(role: &str) {
     let place = Place::usual();
     let mut server = tool("nbdkit", "nbdkit");
@@ -375,7 +375,7 @@ fn keeps_off_an_nbd_export(role: &str) {
     first.stop();
 }
 
-/// Sends `bytes` and returns what comes back until the end.
+/// Sends `bytes` and returns the answer until its end.
 fn send(socket: &std::path::Path, bytes: &[u8]) -> Vec<u8> {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream

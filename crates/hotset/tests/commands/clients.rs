@@ -33,7 +33,7 @@ fn nbdcopy_writes_and_reads_what_is_on_the_origin() {
         let bytes = noise(3, 128 << 20);
         fs::write(place.path("in"), &bytes).unwrap();
         copy_in(&place.path("in"), &daemon.uri("vol"));
-        // Twice, so that the second finds what the first left in the pool.
+        // Twice, so that the second copy finds the lines of the first in the pool.
         for round in 0..2 {
             let out = copy_out(&daemon.uri("vol"), &place.path("out"));
             assert!(out == bytes, "{mode}, round {round}");
@@ -66,8 +66,8 @@ fn qemu_img_converts_and_compares() {
     daemon.stop();
 }
 
-/// Each of four connections writes a part of the volume and reads it back, and
-/// every block says what it is.
+/// Each of four connections writes a part of the volume and reads that back. Every block identifies
+/// itself.
 #[test]
 fn fio_verifies_over_four_connections() {
     let place = Place::usual();
@@ -120,7 +120,7 @@ fn an_nbd_server_is_an_origin() {
     );
 }
 
-/// An origin that must prove who it is, and does or does not.
+/// An origin that must prove its identity, and does or does not.
 #[test]
 fn an_origin_is_spoken_to_over_tls() {
     let place = Place::usual();
@@ -159,7 +159,7 @@ fn an_origin_is_spoken_to_over_tls() {
     drop(server);
 }
 
-/// A model of a hard disk makes the origin slow, and the pool hides it.
+/// A model of a hard disk makes the origin slow; the pool hides that.
 #[test]
 fn a_model_disk_is_slow_and_the_pool_is_not() {
     let place = Place::usual();
@@ -181,13 +181,13 @@ fn a_model_disk_is_slow_and_the_pool_is_not() {
         let found = devices.into_iter().find(|d| d["name"] == "origin");
         found.unwrap()["read"]["latency_us_mean"].as_f64().unwrap()
     };
-    // Half a turn of 15,000 rpm is 2 ms, and no read-ahead hides it all.
+    // Half a turn of 15,000 rpm is 2 ms, and no read-ahead hides all of that.
     let mean = origin(&daemon.status());
     assert!(mean > 300.0, "a mean of {mean} us is faster than the drive");
     daemon.stop();
 }
 
-/// An authority and a server's certificate by it, in files that gnutls looks for.
+/// An authority and a server's certificate by that authority, in files for gnutls.
 fn certificates(place: &Place) {
     let openssl = |words: &str| {
         let mut command = tool("openssl", "openssl");
@@ -207,8 +207,8 @@ fn certificates(place: &Place) {
     );
 }
 
-/// A listener with a certificate takes nobody without TLS, and one without
-/// stays as it is.
+/// A listener with a certificate takes no client without TLS, and one without a certificate stays
+/// plain.
 #[test]
 fn tls_is_per_listener() {
     let place = Place::usual();

@@ -1,5 +1,5 @@
-//! A daemon that may not open one descriptor more: it refuses or waits, says why, and goes on
-//! when there are descriptors again.
+//! A daemon that may not open one descriptor more refuses or waits, reports why, and goes on when
+//! there are descriptors again.
 
 use crate::common::{Daemon, Place, Process, USUAL, all, hotset, run, tool, until};
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use std::time::Duration;
 const LIMIT: &str = "raise the limit of open files (ulimit -n)";
 const PLENTY: u64 = 512;
 
-/// The numbers of its descriptors.
+/// The numbers of the daemon's descriptors.
 fn open(daemon: &Daemon<'_>) -> BTreeSet<u64> {
     let pid = daemon.process.0.id();
     let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
@@ -23,7 +23,7 @@ fn open(daemon: &Daemon<'_>) -> BTreeSet<u64> {
     open.map(number).collect()
 }
 
-/// Those that it has when nobody speaks to it.
+/// The descriptors of a daemon without clients.
 fn at_rest(daemon: &Daemon<'_>) -> BTreeSet<u64> {
     run(&mut daemon.place.command("status"));
     let (mut fewest, mut looks) = (open(daemon), 0);
@@ -42,13 +42,13 @@ fn at_rest(daemon: &Daemon<'_>) -> BTreeSet<u64> {
     fewest
 }
 
-/// Leaves it `spare` descriptors more than `usual`.
+/// Leaves the daemon `spare` descriptors more than `usual`.
 fn leave(daemon: &Daemon<'_>, usual: &BTreeSet<u64>, spare: usize) {
     let mut free = (0..).filter(|number| !usual.contains(number));
     allow(daemon, free.nth(spare).unwrap());
 }
 
-/// Lets it have descriptors of numbers below `most`.
+/// Lets the daemon have descriptors of numbers below `most`.
 fn allow(daemon: &Daemon<'_>, most: u64) {
     let limit = libc::rlimit {
         rlim_cur: most,
@@ -164,7 +164,7 @@ fn control_and_clients_wait_for_descriptors_and_are_served_then() {
 #[test]
 fn a_start_without_descriptors_says_so_and_the_next_one_works() {
     let place = Place::usual();
-    // Whether it served, and what it said until then, or until it named the limit.
+    // True if the daemon served; and its output until then, or until the limit was named.
     let started = |limit: u64| {
         let serve = format!("ulimit -n {limit}; exec \"$@\"");
         let mut command = Command::new("sh");
@@ -207,7 +207,7 @@ fn a_listener_outlives_a_time_without_descriptors() {
     leave(&daemon, &at_rest(&daemon), 4);
     let dial = |_| UnixStream::connect(place.path("nbd")).unwrap();
     let held: Vec<UnixStream> = (0..40).map(dial).collect();
-    // Fifty failures in a row, a tenth of a second apart, once ended it.
+    // Fifty failures in a row, a tenth of a second apart, once ended the daemon.
     std::thread::sleep(Duration::from_secs(7));
     drop(held);
     until("a client", || {

@@ -1,4 +1,4 @@
-//! The documentation says what the command does.
+//! The documentation agrees with the command.
 
 use crate::common::{Place, hotset, refused, run};
 use control::config;
@@ -13,8 +13,8 @@ pub fn docs(path: &str) -> PathBuf {
         .join(path)
 }
 
-/// To renew the reference: run `hotset reference` and replace what follows the
-/// last paragraph of the page.
+/// To renew the reference: run `hotset reference` and replace the text after the last paragraph of
+/// the page.
 #[test]
 fn the_reference_is_that_of_the_definitions() {
     let page = fs::read_to_string(docs("configuration.md")).unwrap();
@@ -24,7 +24,7 @@ fn the_reference_is_that_of_the_definitions() {
     assert!(ends, "renew it with `hotset reference`");
 }
 
-/// To renew it: `hotset openapi > docs/openapi.json`.
+/// To renew the description: `hotset openapi > docs/openapi.json`.
 #[test]
 fn the_description_of_the_api_is_that_of_the_definitions() {
     let kept = fs::read_to_string(docs("openapi.json")).unwrap();
@@ -136,7 +136,7 @@ fn an_example_is_served_where_its_devices_exist() {
     assert!(check.contains("no problem found"), "{check}");
 }
 
-/// What stands in a page's synopsis, by its commands: each has a line or more of its own.
+/// The text of a page's synopsis, by its commands: each has a line or more of its own.
 fn synopses(page: &str) -> Vec<(Vec<String>, String)> {
     let block = page.lines().skip_while(|line| !line.starts_with("    "));
     let block = block.take_while(|line| line.starts_with("    "));
@@ -168,7 +168,7 @@ fn a_synopsis_has_the_options_of_its_command() {
         for (command, synopsis) in synopses(&text) {
             let help = run(hotset().args(&command).arg("--help"));
             let (_, listed) = help.split_once("Options:\n").unwrap();
-            // What is said of an option is further to the right.
+            // The help of an option is further to the right.
             let listed = listed.lines().filter(|line| !line.starts_with("        "));
             let options = listed.filter_map(|line| {
                 let option = line.trim().split(", ").last()?;

@@ -1,5 +1,5 @@
-//! Clients that keep others out of the real daemon, or try to: strangers, and those that are
-//! gone while what they wrote is held up.
+//! Clients that keep others out of the real daemon, or try to: strangers, and those that are gone
+//! while their writes are held up.
 
 use crate::common::{Daemon, Place, USUAL, copy_out, hotset, run, tool, until};
 use std::fs;
@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Past the handshake, as the kernel's client.
+/// Connects and passes the handshake, as the kernel's client.
 fn enter(place: &Place) -> UnixStream {
     let mut stream = UnixStream::connect(place.path("nbd")).unwrap();
     let limit = Some(Duration::from_secs(20));
@@ -38,7 +38,7 @@ fn clients_that_are_gone_keep_no_places_while_their_writes_are_held() {
     let place = Place::usual();
     let daemon = place.serve();
     run(&mut place.command("volume quiesce vol"));
-    // More than there are places.
+    // More connections than there are places.
     for n in 0..120_u8 {
         let mut stream = enter(&place);
         stream
@@ -86,7 +86,7 @@ fn strangers_at_one_listener_keep_nobody_from_another() {
     assert!(log.contains("more NBD connections were closed"), "{log}");
 }
 
-/// Sends a message of vhost-user, and receives the reply to it if it has one.
+/// Sends a message of vhost-user, and receives the reply if there is one.
 fn vhost(monitor: &mut UnixStream, request: u32, payload: &[u8], replies: bool) -> Vec<u8> {
     let header = [request, 1, payload.len() as u32].map(u32::to_le_bytes);
     monitor.write_all(&header.concat()).unwrap();
@@ -150,7 +150,7 @@ fn a_volume_becomes_a_virtual_machines_disk_and_an_export_again() {
     place.config(USUAL);
     run(&mut place.command("reload"));
     assert!(is_export() && !is_disk());
-    // It goes with its door, from the file too.
+    // The volume goes with its frontend, from the file too.
     place.config(&guest);
     run(&mut place.command("reload"));
     run(&mut place.command("volume remove vol"));

@@ -80,8 +80,8 @@ fn an_array_within_another_that_stopped_comes_back() {
     survived_with(&options, 8, stalled);
 }
 
-/// Runs a drill whose daemon stalls now and then, as on a busy machine: what
-/// happens one after the other is then seen at once.
+/// Runs a drill while its daemon stalls now and then, as on a busy machine: events in a row are
+/// then seen at once.
 fn stalled(drill: &mut Command) -> Output {
     let drill = drill.stdout(Stdio::piped()).stderr(Stdio::piped());
     let drill = drill.spawn().unwrap();
@@ -106,7 +106,7 @@ fn stalled(drill: &mut Command) -> Output {
     })
 }
 
-/// The daemon that process `parent` has started, if it runs.
+/// The daemon that process `parent` has started, if one runs.
 fn daemon_of(parent: u32) -> Option<String> {
     let children = format!("/proc/{parent}/task/{parent}/children");
     let children = fs::read_to_string(children).ok()?;
@@ -118,7 +118,7 @@ fn daemon_of(parent: u32) -> Option<String> {
 }
 
 fn signal(which: &str, process: &str) {
-    // It may have ended just now.
+    // The process may have ended just now.
     let kill = format!("kill {which} {process}");
     let _ = Command::new("sh").args(["-c", &kill]).output();
 }
@@ -128,8 +128,8 @@ fn arrays_within_another_come_back_on_other_loop_devices() {
     survived_on_loop_devices(|place| mirror_of(place, [("raid0", 2), ("raid5", 3)]));
 }
 
-/// The loop devices of the machine, each with the file that it is on: its file system
-/// and its number there, for a path may mean nothing to who looks from outside.
+/// The loop devices of the machine, each with the file system and the number of its file: a path
+/// may mean nothing from outside.
 fn loops() -> BTreeSet<String> {
     let columns = "NAME,BACK-MAJ:MIN,BACK-INO";
     let mut list = Command::new("losetup");
@@ -141,7 +141,7 @@ fn loops() -> BTreeSet<String> {
 fn named(directory: &str) -> Vec<String> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let processes = fs::read_dir("/proc").unwrap().flatten();
-    // One may have ended just now, and what is no process has no command line.
+    // A process may have ended just now, and an entry that is no process has no command line.
     let commands = processes.flat_map(|process| fs::read(process.path().join("cmdline")));
     let commands = commands.map(|command| String::from_utf8_lossy(&command).replace('\0', " "));
     let all = mounts.lines().map(str::to_owned).chain(commands);
@@ -194,7 +194,7 @@ fn what_cannot_be_survived_is_reported() {
     assert!(output.contains("add redundancy"), "{output}");
 }
 
-/// Runs a drill of eight cells on loop devices, if they can be had here.
+/// Runs a drill of eight cells on loop devices, if this machine allows them.
 fn survived_on_loop_devices(config: impl FnOnce(&Place) -> String) {
     if let Some(why) = drill::DriveKind::Loop.obstacle() {
         println!("skipped: {why}");

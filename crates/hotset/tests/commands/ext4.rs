@@ -12,7 +12,7 @@ use testbed::killed::until_ended;
 use testbed::mounted::Mounted;
 
 fn attach(daemon: &Daemon<'_>) -> Attached {
-    // The kernel may still be ending what a daemon had in flight when it was killed.
+    // The kernel may still be ending the I/O of a daemon that was killed.
     until("the volume to be served", || {
         let status = daemon.status();
         eprintln!("waiting: {}", status["waiting"]);
@@ -21,8 +21,8 @@ fn attach(daemon: &Daemon<'_>) -> Attached {
     Attached::new(&daemon.uri("vol"), &daemon.place.path("fuse"), &[]).unwrap()
 }
 
-/// Files of all sizes, in directories, written, some of them over and deleted.
-/// Returns what each that is left must hold.
+/// Files of all sizes, in directories, written, some of them over and deleted. Returns the required
+/// contents of the files that are left.
 fn write_files(at: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     for i in 0..300_u64 {
@@ -46,7 +46,7 @@ fn write_files(at: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-/// Writes on until it cannot.
+/// Writes until writing fails.
 fn write_more(at: &Path) -> JoinHandle<()> {
     let extra = at.join("extra");
     std::thread::spawn(move || {
@@ -109,7 +109,7 @@ fn files_survive_the_daemons_death() {
     check(attached.device());
     let mounted = Mounted::new(attached.device(), &place.path("mount")).unwrap();
     compare(&files);
-    // Again, from the pool as far as it holds them.
+    // Again, from the pool as far as possible.
     fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
     compare(&files);
     mounted.unmount().unwrap();
@@ -121,21 +121,21 @@ fn files_survive_the_daemons_death() {
     daemon.stop();
 }
 
-/// How often everything is destroyed: more in a soak.
+/// The rounds of destruction: more in a soak.
 fn rounds() -> u64 {
     let asked = std::env::var("HOTSET_ROUNDS");
     asked.map_or(1, |rounds| rounds.parse().expect("a number of rounds"))
 }
 
 /// Everything fast is gone, with its daemon, in the midst of writes: the file system that is left
-/// has all that was durable before what the log held then.
+/// has all that was durable before the oldest write in the log.
 #[test]
 fn the_origin_of_a_write_back_volume_is_a_file_system_without_the_rest() {
     (0..rounds()).for_each(|round| destroy(round, "ordered", true));
 }
 
-/// And so has that of a journaled one, once its journal is replayed, whether or not the file
-/// beside the log is left.
+/// The file system of a journaled volume has the same, once its journal is replayed, whether or not
+/// the file beside the log is left.
 #[test]
 fn the_origin_of_a_journaled_volume_is_a_file_system_once_the_journal_is_replayed() {
     (0..2 * rounds()).for_each(|round| destroy(round, "journaled", round % 2 == 0));

@@ -1,4 +1,4 @@
-//! Long work: how far it is, and what cancelling it leaves.
+//! Long work: its progress, and the state after it was cancelled.
 
 use crate::common::browser::Browser;
 use crate::common::site::Site;
@@ -40,7 +40,7 @@ fn job(daemon: &Daemon<'_>, name: &str) -> Option<Value> {
     jobs.into_iter().find(|job| job["name"] == name)
 }
 
-/// Waits until a job is at work, and some of it is done.
+/// Waits until a job is at work, with some progress.
 fn under_way(daemon: &Daemon<'_>, name: &str) -> Value {
     let is_at_work = |job: &Value| {
         job["state"] == "running" && job["percent"].as_f64().is_some_and(|done| done > 0.0)
@@ -74,7 +74,7 @@ fn detached(place: &Place, daemon: &Daemon<'_>) -> Child {
     mode
 }
 
-/// Waits for its end, which is an error that says `what`; all that it said.
+/// Waits for the end of a command, which is an error with the text `what`. Returns its output.
 fn fails(command: Child, what: &str) -> String {
     let output = command.wait_with_output().unwrap();
     let said = all(&output);
@@ -119,7 +119,7 @@ fn work_on_an_array_is_listed_and_cancelled() {
 
     // Of an exchange the old member stays, in the file too, and the new device is free.
     let site = Site::start(&place);
-    // Once its superblock was written, that it is to be overwritten is asked for.
+    // Once the superblock of the new device was written, `--yes` is required.
     for new in [place.text("new").as_str(), "--yes new"] {
         run(&mut place.command(&format!("array replace disk b {new}")));
         under_way(&daemon, "replace:disk");
@@ -295,9 +295,9 @@ log = ["l0", "l1"]
     assert!(said.contains(what), "{said}");
     ended(&daemon, "detach:vol", "cancelled");
     assert_eq!(daemon.status()["volumes"][0]["mode"], "write-back");
-    // Nothing is lost by it, and it can be had again.
+    // The cancellation loses nothing, and the detachment can be started again.
     let held = copy_out(&place.uri("vol"), &place.path("before"));
-    // Nor does an end of the daemon wait for it.
+    // An end of the daemon does not wait for a paused detachment either.
     let mode = detached(&place, &daemon);
     run(&mut place.command("job pause detach:vol"));
     daemon.stop();
@@ -307,7 +307,7 @@ log = ["l0", "l1"]
         copy_out(&place.uri("vol"), &place.path("after")) == held,
         "content differs"
     );
-    // The end had the origin get the rest: without more to give it this would take no time.
+    // The stop of the daemon wrote the rest back: without more dirty data this would take no time.
     write(1500);
     let held = copy_out(&place.uri("vol"), &place.path("more"));
     run(&mut place.command("volume set-mode vol write-through"));

@@ -17,7 +17,7 @@ fn made(place: &Place, command: &str, parts: &[&str]) -> String {
     said
 }
 
-/// That the line of `file` keeps a change which begins with `text`.
+/// The end of a command's output, for the line of `file` that begins with `text`.
 fn kept_by(file: &str, text: &str) -> String {
     let said = fs::read_to_string(file).unwrap();
     let at = said.lines().position(|line| line.starts_with(text));
@@ -146,7 +146,7 @@ fn temporary_changes_and_those_that_are_refused_leave_the_file_as_it_is() {
     daemon.stop();
 }
 
-/// Of this configuration the volume `vol` alone is served.
+/// A configuration of which the volume `vol` alone is served.
 const WAITING: &str = r#"
 [[device]]
 name = "origin1"
@@ -255,7 +255,7 @@ fn a_mode_that_does_not_agree_with_the_configuration_is_refused_as_check_would()
     daemon.stop();
 }
 
-/// What the daemon answers to a request.
+/// The daemon's answer to a request.
 fn ask(place: &Place, request: &Value) -> Value {
     let mut stream = UnixStream::connect(place.path("control")).unwrap();
     writeln!(stream, "{request}").unwrap();
@@ -264,7 +264,7 @@ fn ask(place: &Place, request: &Value) -> Value {
     serde_json::from_str(&line).unwrap()
 }
 
-/// Whether the file, and what the daemon knows of it, say the mode that the volume has.
+/// True if the file, and the daemon's copy of it, have the volume's mode.
 fn agrees(daemon: &Daemon) -> bool {
     let place = daemon.place;
     let text = fs::read_to_string(place.path("hotset.toml")).unwrap();

@@ -1,4 +1,4 @@
-//! What a pool has no room for is refused while the daemon serves on.
+//! A pool without room for a request refuses the request, while the daemon serves on.
 
 use crate::common::{Place, refused, run};
 
@@ -24,7 +24,7 @@ fn a_pool_device_too_many_is_refused() {
             "Nothing was changed",
         ],
     );
-    // It was released, and can be used once there is room.
+    // The device was released, and can be used once there is room.
     run(&mut place.command("pool remove-device fast more-7"));
     run(&mut place.command(&format!("pool add-device fast {last}")));
     daemon.stop();

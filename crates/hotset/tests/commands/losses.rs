@@ -63,7 +63,7 @@ fn a_pool_device_killed_under_load_costs_no_error() {
     assert_eq!(status["pools"][0]["counters"]["devices_ejected"], 1);
     println!("the longest request took {stall_s:.3} s");
     let log = daemon.stop();
-    // What comes first: a hit that is late, or the refusal to connect again.
+    // The first report: a late hit, or the refusal to connect again.
     let said = [
         "of pool fast is too slow and is gone round",
         "was ejected from pool fast (gone)",
@@ -71,7 +71,7 @@ fn a_pool_device_killed_under_load_costs_no_error() {
     assert!(said.iter().any(|said| log.contains(said)), "{log}");
 }
 
-/// Reads that an NBD origin owes while it is down are answered when it is back.
+/// Reads that wait for an NBD origin while it is down are answered when it is back.
 #[test]
 fn an_nbd_origin_that_restarts_costs_no_read() {
     let place = Place::usual();
@@ -152,7 +152,7 @@ fn an_origin_that_does_not_answer_is_left_when_the_daemon_ends() {
     drop((writer, server));
 }
 
-/// A write-back volume whose origin can be stopped: nbdkit serves `$/origin`.
+/// A write-back volume with an origin that can be stopped: nbdkit serves `$/origin`.
 const WRITE_BACK: &str = r#"
 [daemon]
 control = "$/control"
@@ -208,7 +208,7 @@ fn owed(daemon: &Daemon<'_>) -> u64 {
     log_of(daemon)["owed_bytes"].as_u64().unwrap()
 }
 
-/// Writes what the origin does not get, kills the daemon, and returns what the volume holds.
+/// Writes data that the origin does not get, kills the daemon, and returns the volume's contents.
 fn owe(place: &Place, server: &Process) -> Vec<u8> {
     let mut bytes = noise(1, 24 << 20);
     std::fs::write(place.path("first"), &bytes).unwrap();
@@ -368,7 +368,7 @@ fn what_owes_something_is_served_by_its_log_or_not_at_all() {
     let daemon = place.serve();
     let held = copy_out(&daemon.uri("vol"), &place.path("out"));
     assert!(held == bytes, "acknowledged bytes are lost");
-    // Given up by a change of mode, once nothing is owed.
+    // Given up by a change of mode, once there is no dirty data.
     run(&mut place.command("volume set-mode vol write-through --temporary"));
     assert!(log_of(&daemon).is_null());
     assert!(std::fs::read(place.path("origin")).unwrap() == bytes);
@@ -377,7 +377,7 @@ fn what_owes_something_is_served_by_its_log_or_not_at_all() {
     place.serve().stop();
 }
 
-/// A journaled volume whose log is lost: reported without a change, and given up by a command.
+/// A journaled volume without its log: reported without a change, and given up by a command.
 #[test]
 fn a_log_that_is_lost_is_given_up_and_its_journal_replayed() {
     let (place, server) = write_back();
@@ -439,8 +439,8 @@ fn a_log_that_is_lost_is_given_up_and_its_journal_replayed() {
     daemon.stop();
 }
 
-/// The log of a volume that the daemon does not serve, since nothing says that its one device is
-/// current: written elsewhere, and then carried out, by a command.
+/// The log of a volume that the daemon does not serve, since nothing shows that its one device is
+/// current: written elsewhere, and then written back, by a command.
 #[test]
 fn what_is_owed_is_carried_out_by_a_command_or_written_elsewhere() {
     let (place, server) = write_back();

@@ -65,7 +65,7 @@ log = ["log0", "log1"]
 unix = "$/nbd"
 "#;
 
-/// Examples that may be refused where they run, and a part of the message.
+/// Examples that may be refused here, and a part of the message.
 const REFUSED: [(&str, &str); 7] = [
     ("job pause", "detach:db"),
     ("job resume", "detach:db"),
@@ -126,7 +126,7 @@ impl Session {
         shell
     }
 
-    /// Runs an example that goes on until it is ended; its lines are in the file `said`.
+    /// Runs an example that goes on until it is ended, with its output in the file `said`.
     fn lasting(&self, line: &str) -> Process {
         let said = fs::File::create(self.place.path("said")).unwrap();
         let mut shell = self.shell(&format!("exec {line}"));
@@ -218,7 +218,7 @@ fn every_example_runs() {
                 ends(daemon.take().unwrap());
                 session.runs(&of, &line);
             }
-            // Its own tests run it.
+            // The tests of drills run this command.
             "drill" => drop(run(&mut session.shell(&format!("{line} --help")))),
             _ => session.runs(&of, &line),
         }
@@ -270,7 +270,7 @@ fn manual_pages_show_options_values_and_examples() {
     }
 }
 
-/// What a shell would offer for the last of `words`.
+/// The completions of a shell for the last of `words`.
 fn offered(control: &Path, words: &[&str]) -> Vec<String> {
     let mut fish = hotset();
     fish.env("HOTSET_COMPLETE", "fish")

@@ -225,7 +225,7 @@ fn volumes_come_and_go() {
     ] {
         refused(&mut place.command(&words), 1, &[expected]);
     }
-    // What was refused holds nothing.
+    // A refused command holds nothing.
     run(&mut place.command(&format!(
         "volume add b --origin {other} --pool fast --read-only"
     )));
@@ -292,8 +292,8 @@ fn status_counts_what_clients_do() {
     daemon.stop();
 }
 
-/// What was acknowledged before SIGTERM is on the origin, and clients in the
-/// middle of their work are let finish what is in flight.
+/// Acknowledged writes before SIGTERM are on the origin, and clients in the middle of their work
+/// may finish their requests in flight.
 #[test]
 fn sigterm_under_load_ends_well() {
     let place = Place::usual();

@@ -109,7 +109,7 @@ fn set_up(browser: &mut Browser) {
     browser.click(&choice("ssd0", "checkbox"));
 }
 
-/// Watches the hit ratio of the last second until everything hits; before that it was less.
+/// Watches the hit ratio of the last second until everything hits; the first ratio is lower.
 fn rises(browser: &Browser) {
     let mut seen: Vec<f64> = Vec::new();
     until("the hit ratio to rise", || {
@@ -121,7 +121,7 @@ fn rises(browser: &Browser) {
     assert!(seen[0] < 100.0, "everything hit from the first: {seen:?}");
 }
 
-/// In three clicks the volume `archive` is off, and as it was.
+/// Turns the volume `archive` off and on again, to its former mode, in three clicks.
 fn turned_off_and_on(browser: &mut Browser) {
     browser.clicks = 0;
     browser.button("Turn caching off");
@@ -134,7 +134,7 @@ fn turned_off_and_on(browser: &mut Browser) {
     assert_eq!(browser.clicks, 3);
 }
 
-/// What is kept of the last minute is in tiles and charts, as long as the page is looked at.
+/// The figures of the last minute are in tiles and charts, as long as the page is open.
 fn figures_are_shown(browser: &mut Browser) {
     for tile in ["faster", "hits", "kept"] {
         until("the tile's figure", || {
@@ -282,7 +282,7 @@ fn six_clicks_are_enough_where_there_is_no_pool_yet() {
     assert_eq!(status["pools"][0]["devices"][0]["name"], "ssd0");
     assert_eq!(status["volumes"][0]["pool"], "cache");
     daemon.stop();
-    // It is so after a restart.
+    // The change is kept over a restart.
     let daemon = place.serve();
     assert_eq!(daemon.status()["volumes"][0]["pool"], "cache");
     daemon.stop();
@@ -332,7 +332,8 @@ fn names_with_markup_in_them_are_shown_as_text_and_refusals_are_shown() {
     daemon.stop();
 }
 
-/// Notes at which message of a live stream a loss is said, and when the page shows it.
+/// Notes the message of a live stream that first has a loss, and the message at which the page
+/// shows the loss.
 const WATCH: &str = r#"
     window.seen = { messages: 0, said: null, shown: null };
     const source = new EventSource("/api/v1/live");
@@ -377,8 +378,8 @@ fn an_ssd_that_is_lost_is_seen_at_once_and_comes_back() {
         server.kill();
         fs::remove_file(place.path("ram")).unwrap();
         browser.shows("section[aria-label='Pool fast'] .state", "ejected");
-        // It is shown with the message that says it, or the page's own message before or after:
-        // there is one a second. What the test has left on the page is still there.
+        // The loss is shown with the message that has it, or the page's own message before or
+        // after: there is one a second. The page still has the changes of the test.
         until("the message", || {
             browser.run("return seen.said", &[]).is_u64()
         });

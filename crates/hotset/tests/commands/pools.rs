@@ -68,7 +68,7 @@ fn a_pool_is_made_is_kept_over_a_restart_and_goes_without_one() {
     run(&mut place.command("pool remove cache"));
     assert_eq!(daemon.status()["pools"].as_array().unwrap().len(), 0);
     assert!(!written(&place).contains("[[pool]]"));
-    // What others write meanwhile is never served from what the pool held.
+    // The writes of others meanwhile are never hidden by old lines of the pool.
     fs::write(place.path("origin"), noise(2, 64 << 20)).unwrap();
     run(&mut place.command("pool add cache ssd0 ssd1"));
     run(&mut place.command("volume add vol --origin origin --pool cache"));
@@ -223,7 +223,7 @@ fn a_device_that_leaves_its_pool_or_is_formatted_is_trimmed() {
     assert_eq!(kept(), 0);
 }
 
-/// Nothing is written to what the configuration has another use for.
+/// Nothing is written to a device that has another use in the configuration.
 #[test]
 fn a_device_that_has_another_role_is_not_formatted() {
     let place = nothing();

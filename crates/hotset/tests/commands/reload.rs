@@ -1,11 +1,11 @@
-//! A changed configuration, and the daemon that is to run it.
+//! A changed configuration, and its reload by the daemon.
 
 use crate::common::{Place, Process, USUAL, all, copy_in, copy_out, hotset, noise};
 use crate::common::{refused, run, tool, until};
 use std::fs;
 use std::process::{Command, Stdio};
 
-/// The exit status of `hotset check --against-running`, and what it printed.
+/// The exit status of `hotset check --against-running`, and its output.
 fn against(place: &Place) -> (Option<i32>, String) {
     let mut command = place.command("check --against-running");
     let output = command.arg(place.path("hotset.toml")).output().unwrap();
@@ -24,7 +24,7 @@ fn what_a_file_would_change_is_said_before() {
         "{said}"
     );
 
-    // What is changed and kept is no difference, what is temporary is one.
+    // A lasting change is no difference, a temporary one is.
     run(&mut place.command("volume set-mode vol write-around"));
     assert_eq!(against(&place).0, Some(0));
     run(&mut place.command("volume set-mode --temporary vol pass-through"));
@@ -52,7 +52,7 @@ fn what_a_file_would_change_is_said_before() {
         2,
         &["18: volume vol names a device none"],
     );
-    // None of it has touched the daemon.
+    // None of these has touched the daemon.
     assert_eq!(daemon.status()["volumes"][0]["mode"], "pass-through");
     fs::remove_file(place.path("hotset.toml")).unwrap();
     daemon.stop();
@@ -177,7 +177,7 @@ fn what_cannot_be_run_is_refused_before_the_first_step() {
     place.config("[daemon");
     refused(&mut place.command("reload"), 1, &[&format!("{file}:1: ")]);
 
-    // A step that fails ends the plan; those before it are named, and are in force.
+    // A failed step ends the plan; the steps before it are named, and are in force.
     let more = "[[device]]\nname = \"none\"\npath = \"$/none\"\n[[volume]]\nname = \"c\"\norigin = \"none\"\npool = \"fast\"\n";
     place.config(&format!(
         "{}{more}",
@@ -199,7 +199,7 @@ fn what_cannot_be_run_is_refused_before_the_first_step() {
     let status = daemon.status();
     assert_eq!(status["volumes"].as_array().unwrap().len(), 1);
     assert_eq!(status["volumes"][0]["mode"], "pass-through");
-    // What is left of the plan is what is left to do.
+    // The rest of the plan is still to do.
     let (code, said) = against(&place);
     assert!(
         code == Some(3) && said.contains("volume c is added") && !said.contains("mode"),
@@ -215,7 +215,7 @@ fn what_cannot_be_run_is_refused_before_the_first_step() {
 fn of_two_operators_the_second_is_shown_what_the_first_has_changed() {
     let place = Place::usual();
     let daemon = place.serve();
-    // One has the file open in an editor and writes it; the other does not know of that.
+    // One operator has the file open in an editor and writes it; the other does not know of that.
     place.config(&USUAL.replace("hit_latency_max = \"10s\"", "hit_latency_max = \"20s\""));
     let before = fs::read_to_string(place.path("hotset.toml")).unwrap();
     refused(
@@ -233,7 +233,7 @@ fn of_two_operators_the_second_is_shown_what_the_first_has_changed() {
     );
     assert_eq!(daemon.status()["volumes"][0]["mode"], "write-through");
     place.config(USUAL);
-    // Two at a time: the second begins from what the first wrote.
+    // Two at a time: the second begins from the text of the first.
     std::thread::scope(|scope| {
         for mode in ["write-around", "pass-through"] {
             let place = &place;
@@ -284,7 +284,7 @@ fn files_dropped_in_beside_are_read_changed_and_taken_away_again() {
     assert_eq!(against(&place).0, Some(0));
     daemon.stop();
 
-    // It is so after a restart too, and goes with its file.
+    // The change is kept over a restart too, and goes with its file.
     let daemon = place.serve();
     assert_eq!(daemon.status()["volumes"][0]["mode"], "write-around");
     fs::remove_file(&file).unwrap();

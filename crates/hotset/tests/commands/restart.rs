@@ -1,4 +1,4 @@
-//! A daemon that ends, in order or not, and what its successor still knows.
+//! A daemon that ends, in order or not, and the lines that its successor still has.
 
 use crate::common::{
     Daemon, Place, USUAL, all, copy_out, faultless, fio, hotset, noise, refused, run, tool, until,
@@ -90,7 +90,7 @@ fn a_kill_loses_no_write_and_leaves_no_stale_byte() {
             .stderr(Stdio::null());
         let mut load = load.spawn().unwrap();
         until("writes", || daemon.count("writes") > 200 * (round + 1));
-        // What was promoted since the last commit of the map is not known later.
+        // Lines promoted since the last commit of the map are lost.
         until("a map", || daemon.count("map_commits") > 0);
         let known = daemon.count("mark_commits");
         assert!(known > 0);
@@ -217,7 +217,7 @@ fn pools_that_cannot_be_read_have_their_messages() {
         all(&expected)
     );
     place.serve().stop();
-    // Zeroed: it is initialised again.
+    // A zeroed device is initialised again.
     File::create(&pool).unwrap().set_len(64 << 20).unwrap();
     let daemon = place.serve();
     same(&place, &daemon);
@@ -228,12 +228,12 @@ fn pools_that_cannot_be_read_have_their_messages() {
 fn a_pool_of_another_host_or_of_another_name_is_left_alone() {
     let place = place();
     place.serve().stop();
-    // As another host would see it: the same device, none of what is beside it.
+    // The view of another host: the same device, without the files beside it.
     fs::rename(place.path("state"), place.path("elsewhere")).unwrap();
     let text = fs::read_to_string(place.path("hotset.toml")).unwrap();
     place.config(&text.replace("\"fast\"", "\"quick\""));
     refuses(&place, &["belongs to pool fast", "format --yes"]);
-    // The same pool, whose record is lost, starts cold.
+    // The same pool without its witness starts cold.
     place.config(&text);
     let daemon = place.serve();
     same(&place, &daemon);
@@ -337,7 +337,7 @@ fn a_full_disk_beside_the_pool_is_reported() {
     });
     run(tool("umount", "mount").arg(&state));
     refused.unwrap();
-    // With room again it is taken.
+    // With room again the pool starts.
     place.serve().stop();
 }
 

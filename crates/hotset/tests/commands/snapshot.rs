@@ -45,7 +45,7 @@ fn a_snapshot_is_taken_and_restored_in_seven_steps() {
         fs::write(&source, bytes).unwrap();
         copy_in(&source, &daemon.uri("vol"));
     };
-    // 1 to 4: what is written when the snapshot is taken is in it.
+    // 1 to 4: writes before the snapshot are in it.
     write(&old);
     run(take(&place).args(back_end(&origin, &snapshot)));
     assert_eq!(daemon.status()["volumes"][0]["quiesced"], false);
@@ -58,7 +58,7 @@ fn a_snapshot_is_taken_and_restored_in_seven_steps() {
     assert!(read(&daemon) == new);
     assert!(read(&daemon) == new);
     assert!(daemon.count("blocks_hit") > 0, "the cache took no part");
-    // 5 to 7: what is read after the restore is the snapshot alone.
+    // 5 to 7: reads after the restore return the snapshot alone.
     run(restore(&place).args(back_end(&snapshot, &origin)));
     for _ in 0..2 {
         assert!(
@@ -142,7 +142,7 @@ fn a_failed_command_leaves_the_volume_resumed() {
 fn a_volume_is_held_until_the_last_of_a_snapshot_has_ended_whatever_dies_first() {
     let place = Place::usual();
     let daemon = place.serve();
-    // The command is killed, and what it ran goes on.
+    // The command is killed, and its child goes on.
     let held = place.path("held");
     let wait = format!("touch {}; sleep 2", held.display());
     let mut killed = restore(&place).args(["sh", "-c", &wait]).spawn().unwrap();
@@ -178,7 +178,7 @@ fn a_volume_that_was_quiesced_when_the_daemon_ended_has_no_lines() {
         assert!(read(&daemon) == old && read(&daemon) == old);
         crate::common::until("a map", || daemon.count("map_commits") > 0);
         run(&mut place.command("volume quiesce vol"));
-        // The back end restores all of it, sentinels and samples too.
+        // The back end restores the whole volume, sentinels and samples too.
         fs::write(place.path("origin"), &new).unwrap();
         match killed {
             true => daemon.process.kill(),

@@ -1,11 +1,11 @@
-//! `hotset top` in a terminal, as a person has it.
+//! `hotset top` in a terminal, as a person sees it.
 
 use crate::common::{Daemon, Place, USUAL, copy_out, refused, run, tool, until};
 use std::process::Command;
 use std::sync::mpsc::{self, TryRecvError};
 use std::thread;
 
-/// A terminal of tmux with a server of its own, which ends with it.
+/// A terminal of tmux with a server of its own, which ends with the terminal.
 struct Terminal<'a>(&'a Place);
 
 impl Terminal<'_> {
@@ -40,7 +40,7 @@ impl Terminal<'_> {
         run(self.tmux().args(["capture-pane", "-p"]))
     }
 
-    /// Waits until the screen is so; what it then is.
+    /// Waits until the screen passes `is_so`. Returns the screen.
     fn shows(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
         let mut screen = String::new();
         until(what, || {
@@ -53,12 +53,12 @@ impl Terminal<'_> {
 
 impl Drop for Terminal<'_> {
     fn drop(&mut self) {
-        // Its last program may have ended it already.
+        // The end of the last program may have ended the server already.
         let _ = self.tmux().arg("kill-server").output();
     }
 }
 
-/// The first words of the rows under a title, as far as they are so called.
+/// The first words of the rows under a title, up to the first that is not among `known`.
 fn names<'a>(screen: &'a str, title: &str, known: &[&str]) -> Vec<&'a str> {
     let mut rows = screen
         .lines()
@@ -103,12 +103,12 @@ pool = "fast"
     ] {
         assert!(screen.contains(part), "no {part} in\n{screen}");
     }
-    // By activity, what is read comes first.
+    // By activity, the busy volume comes first.
     top.type_keys(&["s"]);
     top.shows("the order", |screen| screen.contains("sorts by (activity)"));
     let (uri, copy) = (daemon.uri("vol"), place.path("copy"));
     let (seen, gone) = mpsc::channel::<()>();
-    // It is read all the while: a rate is over the last second.
+    // The volume is read all the while: a rate is over the last second.
     let reader = thread::spawn(move || {
         while gone.try_recv() == Err(TryRecvError::Empty) {
             copy_out(&uri, &copy);
@@ -155,7 +155,7 @@ fn without_a_terminal_or_a_daemon_it_says_what_to_do() {
         1,
         &["needs a terminal", "hotset status --watch"],
     );
-    // Of a terminal, what it says stays on the screen.
+    // Output to a terminal stays on the screen.
     let words = format!(
         "{} top --control {}; exec sleep 300",
         env!("CARGO_BIN_EXE_hotset"),

@@ -338,7 +338,7 @@ fn a_recording_is_sent_while_it_is_made() {
     fs::write(place.path("sent.hottrace"), trace.read_to_vec().unwrap()).unwrap();
     has_both(&place.text("sent.hottrace"));
 
-    // It ends with the server and with the daemon, and is seen to be cut off.
+    // A recording ends with the server and with the daemon, visibly cut off.
     let mut trace = site.begin(path, ALL);
     site.process.signal(libc::SIGTERM);
     trace.read_to_vec().unwrap_err();

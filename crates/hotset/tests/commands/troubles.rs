@@ -1,4 +1,4 @@
-//! What is wrong is one list, which the command line, the metrics, the API and the page show.
+//! Troubles are one list, which the command line, the metrics, the API and the page show.
 
 use crate::common::browser::Browser;
 use crate::common::site::Site;
@@ -50,7 +50,7 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
     owned.collect()
 }
 
-/// The exit status of `hotset status --exit-code`, and what it prints.
+/// The exit status of `hotset status --exit-code`, and its output.
 fn exit_code(place: &Place) -> (Option<i32>, String) {
     let output = place.command("status --exit-code").output().unwrap();
     (output.status.code(), all(&output))
@@ -74,7 +74,7 @@ fn machine() -> (Place, Process) {
     (place, server)
 }
 
-/// What everything shows of three troubles.
+/// Three troubles, as everything shows them.
 fn shown_everywhere(place: &Place, site: &Site, browser: &Browser) {
     let (code, shown) = exit_code(place);
     assert_eq!(code, Some(3), "{shown}");
@@ -136,7 +136,7 @@ fn what_is_wrong_is_one_list_and_everything_shows_it() {
     });
     shown_everywhere(&place, &site, &browser);
 
-    // What is no more leaves the list; a configuration that does not read comes into it.
+    // A trouble that has ended leaves the list; a configuration that cannot be read comes into it.
     place.file("third", 16);
     run(&mut place.command("pool remove-device fast pool"));
     let broken = format!(

@@ -1,4 +1,4 @@
-//! The description of the API: a validator reads it, and a client that was generated from it
+//! The description of the API: a validator reads it, and a client generated from it
 //! (`tools/walk-api`) walks every operation against a real daemon.
 
 use crate::common::site::Site;
@@ -44,7 +44,7 @@ pool = "fast"
 unix = "$/nbd"
 "#;
 
-/// Walks what `specification` says at `site`.
+/// Walks the operations of `specification` at `site`.
 fn walk(place: &Place, site: &Site, specification: &Path, work: &str) -> Output {
     let member = format!("{work}-member");
     place.file(&member, 32);

@@ -1,6 +1,6 @@
-//! What a thousand volumes of one pool cost, what it costs to watch them, by the page and by a
-//! scrape, and the requests that clients miss while somebody watches. Measurements, which print
-//! their figures: `make page-audit`.
+//! The cost of a thousand volumes of one pool, the cost of watching them, by the page and by a
+//! scrape, and the requests that clients lose to a watcher. Measurements, which print their
+//! figures: `make page-audit`.
 
 use crate::common::browser::Browser;
 use crate::common::site::Site;
@@ -13,7 +13,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 const VOLUMES: usize = 1000;
-/// A device whose superblock has room for so many volumes.
+/// A device with room for so many volumes in its superblock.
 const POOL_MIB: u64 = 1024;
 const SCRAPES: u32 = 20;
 const PAIRS: usize = 60;
@@ -45,7 +45,7 @@ fn cpu_ms(process: u32) -> f64 {
     let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let ns = threads.map(|thread| {
         let stat = fs::read_to_string(thread.unwrap().path().join("schedstat"));
-        // Of a thread that has ended meanwhile there is none.
+        // A thread that has ended meanwhile has none.
         let stat = stat.unwrap_or_default();
         let ns = stat.split(' ').next().unwrap_or_default();
         ns.parse().unwrap_or(0.0)
@@ -65,7 +65,7 @@ fn of_process(process: u32, name: &str) -> f64 {
     number.parse().unwrap()
 }
 
-/// Prints what `work` takes: seconds, and milliseconds of processor time of the daemon.
+/// Prints the cost of `work`: seconds, and milliseconds of processor time of the daemon.
 fn timed<T>(what: &str, daemon: Option<u32>, work: impl FnOnce() -> T) -> T {
     let (began, before) = (Instant::now(), daemon.map_or(0.0, cpu_ms));
     let done = work();
@@ -121,7 +121,7 @@ fn a_thousand_volumes_are_served_by_one_pool() {
     one.stop();
 }
 
-/// Figures of the browser's main thread: seconds it worked, and MiB its scripts hold.
+/// Figures of the browser's main thread: seconds of work, and MiB of its scripts.
 fn worked(browser: &Browser) -> (f64, f64) {
     let metrics = browser.devtools("Performance.getMetrics", &json!({}));
     let of = |name: &str| {
@@ -148,7 +148,7 @@ fn a_thousand_volumes_are_watched() {
         VOLUMES
     );
 
-    // What a daemon of so many volumes does unasked is no part of a scrape.
+    // The work of an idle daemon with so many volumes is no part of a scrape.
     let before = pids.map(cpu_ms);
     sleep(PAUSE * SCRAPES);
     let after = pids.map(cpu_ms);
@@ -197,7 +197,7 @@ fn a_thousand_volumes_are_watched() {
     daemon.stop();
 }
 
-/// Hits of fio at depth 32: how many a second, and what each takes of the daemon's processor time in
+/// Hits of fio at depth 32: the rate a second, and the daemon's processor time for each in
 /// microseconds.
 fn hits(place: &Place, daemon: &Daemon) -> [f64; 2] {
     let options = [
@@ -216,7 +216,7 @@ fn hits(place: &Place, daemon: &Daemon) -> [f64; 2] {
     [read["iops"].as_f64().unwrap(), used * 1000.0 / requests]
 }
 
-/// The median of `values`, and between what of them the true one lies with 95 % confidence.
+/// The median of `values`, and the bounds of the true median with 95 % confidence.
 fn median(mut values: Vec<f64>) -> String {
     values.sort_by(f64::total_cmp);
     // The ranks between which half of so many coins fall with that probability.
@@ -233,7 +233,7 @@ fn clients_are_served_as_quickly_while_somebody_watches() {
     let place = Place::usual();
     let daemon = place.serve();
     let site = Site::start(&place);
-    // All of it is in the pool before the first run that counts.
+    // All lines are in the pool before the first run that counts.
     hits(&place, &daemon);
     hits(&place, &daemon);
     let mut browser = Browser::start();

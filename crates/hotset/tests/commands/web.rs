@@ -1,4 +1,4 @@
-//! The web server as its clients see it: metrics, the API, and who may use them.
+//! The web server as its clients see it: metrics, the API, and the rights of clients.
 
 use crate::common::site::{Site, web, web_on};
 use crate::common::{Place, copy_out, refused, tool};
@@ -241,7 +241,7 @@ fn nothing_is_shown_without_a_token_or_changed_without_the_right_one() {
     daemon.stop();
 }
 
-/// What is kept of the volume `vol`, from the oldest.
+/// The samples of the volume `vol`, from the oldest.
 fn samples(site: &Site) -> Vec<serde_json::Value> {
     let answer = site.with(&site.reader, "GET", "/api/v1/history?volume=vol", "");
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -295,7 +295,7 @@ fn whether_the_daemon_answers_is_shown_to_all_and_its_troubles_are_announced() {
         &["http or https"],
     );
     let site = Site::start_with(&place, &["--webhook", &url]);
-    // What is posted next, which is taken.
+    // Takes the next message that is posted.
     let posted = || {
         let (stream, _) = hook.accept().unwrap();
         let mut stream = BufReader::new(stream);
@@ -395,7 +395,7 @@ fn other_machines_are_served_with_tls_alone() {
         .unwrap();
     let url = lines.next().unwrap();
     let address = url.split("https://").nth(1).unwrap().trim_end_matches('/');
-    // What is answered to who trusts the certificate in a file.
+    // The answer to a client that trusts the certificate in a file.
     let answer = |trusted: &str| {
         let mut client = tool("openssl", "openssl");
         client.args(["s_client", "-quiet", "-verify_return_error"]);
@@ -407,7 +407,7 @@ fn other_machines_are_served_with_tls_alone() {
             "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\r\n"
         );
         let mut stdin = client.stdin.take().unwrap();
-        // Who does not trust the server may be gone before.
+        // A client that does not trust the server may be gone before.
         let _ = stdin.write_all(request.as_bytes());
         let mut answer = String::new();
         let mut stdout = client.stdout.take().unwrap();
@@ -469,13 +469,13 @@ fn a_start_that_cannot_be_is_refused_with_one_line() {
 #[test]
 fn a_daemon_of_another_version_is_called_one() {
     let place = Place::usual();
-    // What a daemon of the future may answer.
+    // A possible answer of a future daemon.
     let socket = UnixListener::bind(place.path("control")).unwrap();
     std::thread::spawn(move || {
         for stream in socket.incoming().flatten() {
             let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
             while let Some(Ok(_)) = lines.next() {
-                // Who asks may be gone.
+                // The client may be gone.
                 let _ = { &stream }.write_all(b"{\"state\":{\"version\":9}}\n");
             }
         }

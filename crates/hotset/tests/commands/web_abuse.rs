@@ -1,4 +1,4 @@
-//! What is done to the web server does not reach the daemon or its clients.
+//! Abuse of the web server does not reach the daemon or its clients.
 
 use crate::common::site::Site;
 use crate::common::{Place, faultless, fio};
@@ -83,7 +83,8 @@ fn flooded_with_connections_and_slow_readers() {
 #[test]
 fn fed_what_is_too_long_or_malformed() {
     beside_a_load(|_, site| {
-        // Declared and never sent; and sent for as long as it is taken.
+        // A body that is declared and never sent; and one that is sent for as long as the server
+        // takes it.
         let head = |length: u64| {
             format!(
                 "PUT /api/v1/volumes/vol/mode HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\
@@ -152,7 +153,7 @@ fn shown_ten_thousand_wrong_tokens() {
                 }
             };
             let threads: Vec<_> = (0..16).map(|_| scope.spawn(guess)).collect();
-            // Who has the right token is served meanwhile.
+            // A client with the right token is served meanwhile.
             assert_eq!(site.metric("hotset_up"), Some(1.0));
             threads
                 .into_iter()
@@ -182,7 +183,7 @@ fn probed_as_a_scanner_would() {
             "/.env",
             "/api/v1/volumes/../status",
         ] {
-            // As it stands: a client of good manners would mend it.
+            // Sent unchanged: a client of good manners would mend the path.
             let answer = raw(site, "GET", path, "");
             let (head, body) = answer.split_once("\r\n\r\n").unwrap();
             assert!(head.starts_with("HTTP/1.1 404"), "{path}: {head}");
@@ -230,7 +231,7 @@ fn probed_as_a_scanner_would() {
     });
 }
 
-/// The whole answer to a request that is sent as it stands.
+/// The whole answer to a request that is sent unchanged.
 fn raw(site: &Site, method: &str, path: &str, headers: &str) -> String {
     let mut stream = site.connect();
     let request =

@@ -95,7 +95,7 @@ fn a_volume_becomes_write_back_and_write_through_again_without_a_restart() {
     run(&mut place.command("volume set-mode vol write-back"));
     let pool = "volume set-mode vol write-back --log log0,pool";
     refused(&mut place.command(pool), 1, &["pool"]);
-    // The log answers what the origin does not; a client sees its block as it was.
+    // The log answers in place of the origin; a client sees its block unchanged.
     server.signal(libc::SIGSTOP);
     let later = noise(2, 512 * 3);
     client.write(512 * 5, &later, true).unwrap();
@@ -148,7 +148,7 @@ fn a_write_back_volume_that_was_off_has_its_log_again() {
     // The mode of the file is the one in force.
     assert_eq!(run(&mut place.command("reload")).trim(), "0 changes made");
     run(&mut place.command("volume off vol"));
-    // It is off at the next start too, whose log is not asked for.
+    // The volume is off at the next start too, without a look at its log.
     drop(client);
     daemon.stop();
     let daemon = place.serve();
@@ -160,12 +160,12 @@ fn a_write_back_volume_that_was_off_has_its_log_again() {
     assert!(now["off"].is_null() && now["mode"] == "write-back", "{now}");
     assert_eq!(now["write_back"]["copies"], 2, "{now}");
     assert_eq!(file(&place), before);
-    // The log answers what the origin does not.
+    // The log answers in place of the origin.
     let mut client = Client::connect(&place.path("nbd"), "vol");
     server.signal(libc::SIGSTOP);
     client.write(0, &noise(2, 4096), true).unwrap();
     server.signal(libc::SIGCONT);
-    // Another mode turns it on as well; one that is off and on again has that.
+    // Another mode turns the caching on as well; a volume that is off and on again has that mode.
     run(&mut place.command("volume off vol"));
     run(&mut place.command("volume set-mode vol write-around"));
     let now = volume(&daemon);
@@ -186,7 +186,7 @@ fn a_write_back_volume_that_was_off_has_its_log_again() {
     daemon.stop();
 }
 
-/// Commands, how each ends, and what is said.
+/// Commands, the exit status of each, and a part of the message.
 fn refusals(on: &str, third: &str, small: &str, used: &str) -> Vec<(String, i32, &'static str)> {
     vec![
         (on.to_owned(), 1, "its log has 0 devices"),
@@ -260,7 +260,7 @@ fn what_cannot_be_a_log_is_refused_and_nothing_is_changed() {
     refused(&mut place.command(ON), 1, &["unchanged", "resume it first"]);
     run(&mut place.command("volume resume vol"));
     assert_eq!(file(&place), before);
-    // Nothing of what was refused keeps the devices.
+    // The refused commands keep no device.
     let journaled = format!("{on} --log log0,log1 --journal {third} --controllers sas0");
     run(&mut place.command(&journaled));
     let now = volume(&daemon);
@@ -340,7 +340,7 @@ fn a_device_of_a_log_is_replaced_and_the_log_is_whole_again() {
         file(&place)
     );
     assert_eq!(volume(&daemon)["write_back"]["copies"], 2);
-    // What the origin lacks is on the new device, alone if need be.
+    // The dirty data is on the new device, alone if need be.
     server.signal(libc::SIGSTOP);
     let mut client = Client::connect(&socket, "vol");
     let later = noise(5, 1 << 20);
@@ -353,7 +353,7 @@ fn a_device_of_a_log_is_replaced_and_the_log_is_whole_again() {
     assert!(client.read(8 << 20, 1 << 20).unwrap() == later);
     part.check(&socket);
     assert_eq!(volume(&daemon)["write_back"]["copies"], 1);
-    // So does one that is lost.
+    // A lost device is replaced too.
     run(&mut place.command("volume replace-log vol log1 log0"));
     assert_eq!(volume(&daemon)["write_back"]["copies"], 2);
     part.check(&socket);
@@ -391,7 +391,7 @@ fn the_page_begins_write_back_and_ends_it() {
     });
     browser.shows("#replace-log select", "log2");
     assert_eq!(volume(&daemon)["write_back"]["copies"], 2);
-    // It goes on with its log where it was off meanwhile.
+    // The volume goes on with its log after it was off.
     browser.button("Turn caching off");
     browser.shows("dialog[open]", "The log keeps its devices");
     browser.confirm();
@@ -423,7 +423,7 @@ fn a_reload_begins_and_ends_write_back_too() {
     daemon.stop();
 }
 
-/// The kind of the change that comes after so many, and its command.
+/// The kind and the command of the change that follows so many others.
 fn next(place: &Place, before: u32) -> (usize, String) {
     if mode(place) != "write-back" {
         return (1, ON.to_owned());

@@ -1,4 +1,4 @@
-//! What `hotset advise` says of write-back, on traces that are made here and by a daemon.
+//! The advice of `hotset advise` on write-back, from traces made here and by a daemon.
 
 use crate::common::{Place, Process, USUAL, faultless, fio, hotset, refused, run};
 use serde_json::Value;
@@ -177,7 +177,7 @@ fn a_recording_of_a_volume_has_its_flushes() {
     assert_eq!(found["intervals"]["blocks_median"], 5);
     assert_eq!(found["modes"].as_array().unwrap().len(), 4);
 
-    // What the daemon has counted itself is the same, without the recording.
+    // The daemon's own counts are the same, without the recording.
     let ours = &volume["write_back"];
     for what in ["writes", "flushes", "forced_writes", "intervals"] {
         assert_eq!(ours[what], found[what], "{what}: {ours}");

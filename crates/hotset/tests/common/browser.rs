@@ -14,15 +14,15 @@ use ureq::Agent;
 
 /// Widths at which pictures are taken: a telephone, a small and a large screen.
 const WIDTHS: [(u32, u32); 3] = [(390, 844), (1280, 900), (1920, 1080)];
-/// How long anything may take to be shown.
+/// Time limit of anything to be shown.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// What a reference to an element is called.
+/// The key of a reference to an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
 pub struct Browser {
     /// The driver's address of the browser.
     session: String,
-    /// How often something was clicked.
+    /// The number of clicks.
     pub clicks: u32,
     agent: Agent,
     _driver: Process,
@@ -30,7 +30,7 @@ pub struct Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It ends the browser; if the driver is gone, so is that.
+        // The deletion ends the browser; without the driver the browser is gone too.
         let _ = self.agent.delete(&self.session).call();
     }
 }
@@ -106,13 +106,13 @@ impl Browser {
         self.call("execute/sync", &body).unwrap()
     }
 
-    /// Runs a script that calls its last argument once it is done.
+    /// Runs a script that calls its last argument at its end.
     pub fn run_async(&self, script: &str) -> Value {
         let body = json!({"script": script, "args": []});
         self.call("execute/async", &body).unwrap()
     }
 
-    /// Waits until what `css` selects has `text` in it; the text.
+    /// Waits until an element of `css` has `text` in it. Returns the element's text.
     pub fn shows(&self, css: &str, text: &str) -> String {
         let script = "const all = [...document.querySelectorAll(arguments[0])];\
                       const found = all.find((node) => node.textContent.includes(arguments[1]));\
@@ -128,7 +128,7 @@ impl Browser {
         panic!("{css} never showed {text:?} in:\n{page}");
     }
 
-    /// Does something to what `xpath` selects, once it is there and can be reached.
+    /// Performs `action` on the element at `xpath`, once that exists and can be reached.
     fn act(&self, xpath: &str, action: &str, body: &Value) {
         let find = json!({"using": "xpath", "value": xpath});
         let begin = Instant::now();
@@ -145,7 +145,7 @@ impl Browser {
         }
     }
 
-    /// Clicks as a user would, and counts it.
+    /// Clicks as a user would, and counts the click.
     pub fn click(&mut self, xpath: &str) {
         self.act(xpath, "click", &json!({}));
         self.clicks += 1;
@@ -179,8 +179,8 @@ impl Browser {
         self.devtools("Emulation.setEmulatedMedia", &wanted);
     }
 
-    /// Has axe look at the page, light and dark, where it may find nothing serious. Does nothing
-    /// where `make page` has not installed axe.
+    /// Has axe look at the page, light and dark, and find nothing serious. Does nothing where
+    /// `make page` has not installed axe.
     pub fn is_accessible(&self, view: &str) {
         let axe = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
             .join("../../web/node_modules/axe-core/axe.min.js");
@@ -198,7 +198,7 @@ impl Browser {
             let serious = self.run_async(serious);
             assert_eq!(serious, json!([]), "in the view {view:?}, {scheme}");
         }
-        // A canary: what has no name is found.
+        // A canary: a button without a name is found.
         let spoilt = "document.querySelector('main').insertAdjacentHTML('beforeend', '<button id=canary></button>')";
         self.run(spoilt, &[]);
         let found = self.run_async(
@@ -213,7 +213,7 @@ impl Browser {
         self.devtools("Emulation.setDeviceMetricsOverride", &size);
     }
 
-    /// Has the browser's developer tools do something.
+    /// Sends a command to the browser's developer tools.
     pub fn devtools(&self, what: &str, with: &Value) -> Value {
         let command = json!({"cmd": what, "params": with});
         self.call("goog/cdp/execute", &command).unwrap()

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const SECTOR: usize = 512;
 const FUA: u16 = 1;
-/// How long a request may take.
+/// Time limit of a request.
 const ANSWER_MAX: Duration = Duration::from_secs(120);
 
 /// A connection, with one request at a time.
@@ -72,7 +72,8 @@ impl Client {
     }
 }
 
-/// A part of the volume `vol` that one client writes alone. Each sector says which write it is of.
+/// A part of the volume `vol` that one client writes alone. Each sector has the number of its
+/// write.
 pub struct Stamped {
     number: u64,
     at: u64,
@@ -111,7 +112,7 @@ impl Stamped {
                 Ok(()) => (),
                 Err(_) if over.load(Ordering::SeqCst) => return,
                 Err(error) => {
-                    // The daemon is killed before it is said.
+                    // The daemon is killed before `over` is set.
                     std::thread::sleep(Duration::from_millis(500));
                     assert!(over.load(Ordering::SeqCst), "a request failed: {error}");
                     return;

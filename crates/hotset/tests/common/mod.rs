@@ -1,4 +1,4 @@
-//! A daemon in a directory of its own, and programs to aim at it.
+//! A daemon in a directory of its own, and programs to run against it.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -14,11 +14,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long anything may take that is to happen at once: longer than a daemon waits for what
-/// one that was killed still holds.
+/// Time limit of anything that is to happen at once: longer than a daemon waits for the locks of
+/// one that was killed.
 const TIMEOUT: Duration = Duration::from_secs(180);
 
-/// The command under test: what was built with the tests, or is beside what was, unless `HOTSET`
+/// The command under test: the one built with the tests, or the one beside those, unless `HOTSET`
 /// names another.
 pub fn hotset() -> Command {
     let beside = || Path::new(env!("CARGO_TARGET_TMPDIR")).join("../debug/hotset");
@@ -30,7 +30,7 @@ pub fn hotset() -> Command {
     Command::new(std::env::var_os("HOTSET").unwrap_or_else(built))
 }
 
-/// A program of a Debian package; panics with what to install if it is missing.
+/// A program of a Debian package. A missing one panics with the name of the package.
 pub fn tool(program: &str, package: &str) -> Command {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let sbin = ["/usr/sbin", "/sbin"].map(PathBuf::from);
@@ -46,7 +46,7 @@ pub fn tool(program: &str, package: &str) -> Command {
     command
 }
 
-/// A script of `tools` for Node; panics with what to install if its packages are missing.
+/// A script of `tools` for Node. Missing packages panic with the remedy.
 pub fn script(tool: &str, file: &str) -> Command {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../tools")
@@ -60,10 +60,10 @@ pub fn script(tool: &str, file: &str) -> Command {
     node
 }
 
-/// Whether exports can be attached to this machine's kernel; says why not. If so, what
-/// this thread mounts ends with it.
+/// True if exports can be attached to this machine's kernel; otherwise the reason is printed.
+/// Mounts of this thread then end with the thread.
 pub fn attaches() -> bool {
-    // What can be installed is.
+    // Programs that can be installed are required.
     for (program, package) in [("nbdfuse", "libnbd-bin"), ("fusermount3", "fuse3")] {
         tool(program, package);
     }
@@ -82,7 +82,7 @@ pub fn run(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// What a program printed.
+/// The exit status and the output of a program.
 pub fn all(output: &Output) -> String {
     format!(
         "{}: {}{}",
@@ -92,7 +92,7 @@ pub fn all(output: &Output) -> String {
     )
 }
 
-/// What `mandoc` finds in manual pages; `None` where it is missing.
+/// The complaints of `mandoc` about manual pages; `None` without `mandoc`.
 pub fn mandoc(pages: &[PathBuf]) -> Option<Output> {
     let mut mandoc = Command::new("mandoc");
     mandoc.args(["-T", "lint"]).args(pages).output().ok()
@@ -157,7 +157,7 @@ impl Process {
         assert_eq!(unsafe { libc::kill(self.0.id() as i32, signal) }, 0);
     }
 
-    /// Kills it at once, without a chance to finish anything.
+    /// Kills the process at once, without a chance to finish anything.
     pub fn kill(mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
@@ -166,7 +166,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -242,7 +242,7 @@ impl Place {
         format!("nbd+unix:///{name}?socket={}", self.text("nbd"))
     }
 
-    /// Starts a daemon on the configuration and waits until it is ready.
+    /// Starts a daemon on the configuration and waits until the daemon is ready.
     pub fn serve(&self) -> Daemon<'_> {
         let notify = self.path("notify");
         let _ = fs::remove_file(&notify);
@@ -365,7 +365,7 @@ impl Daemon<'_> {
         clients
     }
 
-    /// Ends it as systemd would; it must succeed. Returns what it has logged.
+    /// Ends the daemon as systemd would, which must succeed. Returns its log.
     pub fn stop(mut self) -> String {
         self.process.signal(libc::SIGTERM);
         let status = self.process.0.wait().unwrap();

@@ -10,14 +10,14 @@ use ureq::Agent;
 /// `hotset web` on a port of its own.
 pub struct Site {
     pub process: Process,
-    /// Such as `http://127.0.0.1:1234`.
+    /// The address, such as `http://127.0.0.1:1234`.
     pub origin: String,
     pub operator: String,
     pub reader: String,
     agent: Agent,
 }
 
-/// What was answered.
+/// An answer of the server.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -53,12 +53,12 @@ pub fn web_on(place: &Place, address: &str) -> Command {
 }
 
 impl Site {
-    /// Starts it, with new tokens.
+    /// Starts a server, with new tokens.
     pub fn start(place: &Place) -> Site {
         Site::start_with(place, &[])
     }
 
-    /// Starts it with more flags.
+    /// Starts a server with more flags.
     pub fn start_with(place: &Place, flags: &[&str]) -> Site {
         let _ = std::fs::remove_file(place.path("web/tokens"));
         let mut command = web(place);
@@ -125,7 +125,7 @@ impl Site {
         answer
     }
 
-    /// The beginning of what an operator's request is answered, which must succeed.
+    /// The beginning of the answer to an operator's request, which must succeed.
     pub fn begin(&self, path: &str, body: &str) -> ureq::Body {
         let url = format!("{}{path}", self.origin);
         let bearer = format!("Bearer {}", self.operator);
@@ -136,7 +136,7 @@ impl Site {
         answer.into_body()
     }
 
-    /// The value of a metric, by its name and labels as they are printed.
+    /// The value of a metric, by its name and labels in printed form.
     pub fn metric(&self, series: &str) -> Option<f64> {
         let answer = self.with(&self.reader, "GET", "/metrics", "");
         let line = answer
@@ -155,7 +155,7 @@ impl Site {
         stream
     }
 
-    /// Waits until it answers as it should.
+    /// Waits until the server answers and shows the daemon.
     pub fn recovers(&self) {
         until("the web server to answer", || {
             let connected = TcpStream::connect(self.address()).is_ok();

@@ -1,4 +1,4 @@
-//! Which module needs which.
+//! The graph of the modules, by their needs.
 
 use super::paths::{Import, body, imports, named};
 use crate::reach::{homes, modules, root};
@@ -11,14 +11,14 @@ const STEPS_MAX: usize = 64;
 
 struct Module<'a> {
     file: &'a str,
-    /// Its code without imports.
+    /// The code without imports.
     body: String,
     parent: Option<usize>,
     children: BTreeMap<String, usize>,
     imports: Vec<Import>,
 }
 
-/// The modules of every crate, and what each needs.
+/// The modules of every crate, and the needs of each.
 pub(super) struct Graph<'a> {
     modules: Vec<Module<'a>>,
     needs: Vec<BTreeSet<usize>>,
@@ -65,7 +65,7 @@ impl<'a> Graph<'a> {
         at
     }
 
-    /// The modules that define what the one `at` names.
+    /// The modules with definitions that the module `at` names.
     fn of_one(&self, at: usize) -> BTreeSet<usize> {
         let module = &self.modules[at];
         let own = module.children.keys().map(String::as_str);
@@ -75,7 +75,7 @@ impl<'a> Graph<'a> {
         let in_place = starts
             .into_iter()
             .flat_map(|start| named(&module.body, start));
-        // What a module only hands on of those inside it, it does not need itself.
+        // A module does not need a name of its children that it only hands on.
         let is_own = |start: &String| *start == "self" || module.children.contains_key(start);
         let is_declared = |at: usize| module.body[..at].ends_with("mod ");
         let is_used = |name: &str| words(&module.body, name).any(|at| !is_declared(at));
@@ -90,7 +90,7 @@ impl<'a> Graph<'a> {
         needed.filter(|&other| other != at).collect()
     }
 
-    /// The module that defines what `path` names in the module `at`, if it is of this crate.
+    /// The module with the definition of `path`, as named in the module `at`, if in this crate.
     fn first(&self, at: usize, path: &[String]) -> Option<usize> {
         let mut steps = 0;
         self.resolve(at, path, &mut steps)
@@ -127,7 +127,8 @@ impl<'a> Graph<'a> {
         Some(here)
     }
 
-    /// What `after` names in what the module `here` imports by `import`.
+    /// The module with the definition of `after`, in the path that the module `here` imports by
+    /// `import`.
     fn imported(
         &self,
         here: usize,
@@ -171,7 +172,7 @@ impl<'a> Graph<'a> {
         circles
     }
 
-    /// All that the module `at` needs, and what those need.
+    /// All modules that the module `at` needs, directly or through others.
     fn reached(&self, at: usize) -> BTreeSet<usize> {
         let mut reached = BTreeSet::new();
         let mut next = vec![at];
@@ -184,7 +185,7 @@ impl<'a> Graph<'a> {
         reached
     }
 
-    /// Who in a circle needs whom.
+    /// Lists the needs of each module in a circle.
     pub(super) fn explain(&self, circle: &[&str]) -> String {
         let mut lines = Vec::new();
         for (at, module) in self.modules.iter().enumerate() {

@@ -2,11 +2,11 @@
 
 use crate::source::words;
 
-/// What an import brings in: a name, and the path it stands for.
+/// An imported name, and its path.
 pub(super) struct Import {
     pub(super) name: String,
     pub(super) path: Vec<String>,
-    /// Handed on to whoever names this module.
+    /// The import is visible to modules that name this one.
     pub(super) is_public: bool,
 }
 

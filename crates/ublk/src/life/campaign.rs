@@ -1,23 +1,23 @@
-//! Lives of devices by seed: daemons begin, are killed at any step, and find what others left,
-//! while volumes get other names, origins and shapes. The driver is a model.
+//! Lives of devices by seed: daemons begin, are killed at any step, and find devices of earlier
+//! ones, while volumes get other names, origins and shapes. The driver is a model.
 
 use super::*;
 use block::Sectors;
 use std::collections::BTreeMap;
 
-/// Lives of a campaign, and what it finds in each at the most.
+/// Lives of a campaign, and the daemons of each.
 const SEEDS: u64 = 400;
 const STEPS: usize = 60;
 const ORIGINS: u64 = 3;
 
-/// A device of the model, and what the model knows beyond the driver.
+/// A device of the model, with state that the driver does not have.
 struct Device {
     info: DeviceInfo,
     params: Params,
     name: String,
-    /// Whose bytes what uses it has seen.
+    /// The origin whose bytes the device's user has seen.
     origin: u64,
-    /// How often it is still not released.
+    /// Recoveries that the driver will still refuse with `EBUSY`.
     busy: u32,
     /// A recovery was begun, and no queue is ready yet.
     recovering: bool,
@@ -30,7 +30,7 @@ struct Volume {
     params: Params,
 }
 
-/// How often each kind of event came about.
+/// Counts of each kind of event.
 #[derive(Default)]
 struct Classes(BTreeMap<&'static str, u64>);
 
@@ -61,7 +61,7 @@ struct World<'a> {
     devices: BTreeMap<u32, Device>,
     volumes: Vec<Volume>,
     mark: MarkOf,
-    /// Whether numbers of ended processes are those of strangers now.
+    /// Numbers of ended processes belong to strangers now.
     strangers: bool,
     can_grow: bool,
     pid: u32,
@@ -69,7 +69,7 @@ struct World<'a> {
     classes: &'a mut Classes,
 }
 
-/// How an attachment ended.
+/// The end of an attachment.
 #[derive(PartialEq, Eq)]
 enum End {
     Live(u32),
@@ -84,7 +84,7 @@ impl World<'_> {
             .collect()
     }
 
-    /// One daemon: attaches every volume, and ends.
+    /// Runs one daemon, which attaches every volume and ends.
     fn daemon(&mut self) -> Result<(), String> {
         // The daemon of a container is always process 1.
         self.pid = match self.random.below(3) {
@@ -133,7 +133,7 @@ impl World<'_> {
             let step = machine.step(event);
             if self.random.one_in(25) {
                 if let Step::Begin(info) = step {
-                    // Its starter goes on alone.
+                    // The starter goes on without the daemon.
                     self.started(info.id);
                     self.classes.count("killed while its starter goes on");
                 }
@@ -251,7 +251,7 @@ impl World<'_> {
         Ok(Ok(ask.buffer))
     }
 
-    /// A volume has its device.
+    /// Judges a volume with a device.
     fn judge(&mut self, volume: &Volume, id: u32) -> Result<(), String> {
         self.classes.count("served");
         let of_origin = self
@@ -271,7 +271,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A volume has none: is there a reason?
+    /// Judges a volume without a device, by the reason.
     fn refused(&mut self, volume: &Volume, why: Refusal) -> Result<(), String> {
         let reason = match why {
             Refusal::OtherOrigin(id) => {

@@ -1,39 +1,39 @@
-//! Why a volume has no device, and what helps.
+//! Causes for which a volume has no device, with their remedies.
 
 use crate::uapi::Command;
 use block::Nanos;
 use std::fmt;
 
-/// How long a dead server may take to release its device: a disk that does not answer keeps its I/O.
+/// Time limit for a dead server to release its device: an unresponsive disk keeps its I/O.
 pub const RELEASE_MAX: Nanos = Nanos::from_secs(60);
 
-/// Why there is no device.
+/// The reason of a missing device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// The driver lacks what is needed.
+    /// The driver lacks a needed feature.
     TooOld,
-    /// This process may not.
+    /// This process has no permission.
     Denied,
-    /// Another process serves it.
+    /// Another process serves the device.
     InUse {
         /// The device.
         id: u32,
         /// The process.
         pid: i32,
     },
-    /// Its dead server still has I/O in flight.
+    /// The dead server of the device still has I/O in flight.
     NotReleased(u32),
     /// A device of that name has another origin.
     OtherOrigin(u32),
-    /// A device of that name does not say what its origin is.
+    /// A device of that name has no record of its origin.
     Unmarked(u32),
-    /// It is there in another shape.
+    /// The existing device has another shape.
     Reshaped(u32, Difference),
     /// The driver refused a command for another reason.
     Failed(Command, i32),
 }
 
-/// What keeps a device from being that of its volume.
+/// Differences that keep an existing device from serving its volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Difference {
     /// The volume is smaller.
@@ -46,7 +46,7 @@ pub enum Difference {
     Writable,
     /// The kernel keeps flushes to itself.
     Unflushed,
-    /// The driver says nothing that is understood.
+    /// The driver's answer cannot be decoded.
     Unknown,
 }
 

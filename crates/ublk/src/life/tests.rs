@@ -26,14 +26,14 @@ pub(super) fn wanted(known: Option<u32>) -> Wanted {
     }
 }
 
-/// A driver's answers, and how the machine ended with them.
+/// A driver in memory: its answers, and the commands that it was sent.
 struct Driver {
     device: Option<DeviceInfo>,
     params: Vec<u8>,
     features: Result<u64, i32>,
-    /// How often a recovery is refused with `EBUSY`.
+    /// Recoveries to refuse with `EBUSY`.
     busy: u32,
-    /// How often the process of a live device runs.
+    /// Looks that find the process of a live device running.
     runs: u32,
     refuse: Option<(Command, i32)>,
     asked: Vec<Command>,
@@ -103,7 +103,8 @@ impl Driver {
         }
     }
 
-    /// What is served meanwhile, and how it ends.
+    /// Runs the machine to its end. Returns the device that was served meanwhile, and the last
+    /// step.
     fn run(&mut self, known: Option<u32>) -> (Option<DeviceInfo>, Step) {
         self.run_as(wanted(known))
     }
@@ -249,7 +250,7 @@ fn a_device_is_chosen_by_its_origin_and_never_by_its_name() {
     assert_eq!(choose(&foreign, ours, "else"), Ok(None));
     let former = [quiesced(3, mark_of_name("data"), "data")];
     assert_eq!(choose(&former, ours, "data"), Err(Refusal::Unmarked(3)));
-    // A device of another program is nobody's concern, nor one that was never started.
+    // A device of another program does not count, nor one that was never started.
     assert_eq!(choose(&[quiesced(4, 0, "data")], ours, "data"), Ok(None));
     let dead = [device(5, theirs, State::Dead, "data")];
     assert_eq!(choose(&dead, ours, "data"), Ok(None));
@@ -355,8 +356,8 @@ fn what_is_missing_is_named_and_that_nbd_works() {
     assert_eq!(made, Some(9));
 }
 
-/// Whatever the driver refuses, and with what number, the machine comes to an end, and never
-/// asks for the removal of a device that it did not make.
+/// Whatever command the driver refuses, and with whatever number, the machine comes to an end, and
+/// never has a device removed that was not made here.
 #[test]
 fn every_refusal_of_every_command_ends_it() {
     let commands = [
@@ -390,7 +391,7 @@ fn every_refusal_of_every_command_ends_it() {
     }
 }
 
-/// Bytes that are too few, or none of a device, are none of ours.
+/// Too few bytes, or the bytes of no device, are no device of hotset's.
 #[test]
 fn answers_of_any_length_are_read_or_refused() {
     let whole = Driver::new().left_of(DISK, State::Quiesced).device;

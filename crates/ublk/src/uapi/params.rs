@@ -5,8 +5,8 @@ use block::Sectors;
 
 /// `struct ublk_params`: the shape of a device.
 ///
-/// Every device has a volatile cache and takes FUA. A device keeps its attributes for life, and
-/// what its volume needs may grow: a flush of durable data is cheap, a flush that never comes
+/// Every device has a volatile cache and takes FUA. A device keeps its attributes for life, while
+/// the needs of its volume may grow: a flush of durable data is cheap, a flush that never comes
 /// loses data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Params {
@@ -14,9 +14,9 @@ pub struct Params {
     pub sectors: Sectors,
     /// The logical block.
     pub block: Sectors,
-    /// The physical block, which the kernel is best asked for.
+    /// The physical block, the best unit of the kernel's requests.
     pub physical: Sectors,
-    /// What is served at full speed.
+    /// Optimal size of requests, for full speed.
     pub optimal: Sectors,
     /// The longest request.
     pub request_max: Sectors,
@@ -79,7 +79,7 @@ const ROTATIONAL: u32 = 1 << 1;
 /// `UBLK_ATTR_VOLATILE_CACHE` and `UBLK_ATTR_FUA`.
 const VOLATILE_AND_FUA: u32 = 0b1100;
 
-/// What a device that is there asks of its server, of `struct ublk_params`.
+/// The shape of an existing device, of `struct ublk_params`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Made {
     /// The size.
@@ -93,7 +93,7 @@ pub struct Made {
 }
 
 impl Made {
-    /// Reads the structure; `None` if it is none.
+    /// Reads the structure; `None` if `bytes` are too few.
     pub fn decode(bytes: &[u8]) -> Option<Made> {
         let mut from = Decoder(bytes.get(8..32)?);
         let attributes = from.u32();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// As the `_IOWR` of C makes them of the same types.
+/// The numbers are those of the `_IOWR` of C for the same types.
 #[test]
 fn commands_have_the_kernels_numbers() {
     assert_eq!(Command::Add.op(), 0xc020_7504);

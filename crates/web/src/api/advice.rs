@@ -1,7 +1,7 @@
-//! How large a volume's pool should be, from what was observed of the volume.
+//! The best size of a volume's pool, from an observation of the volume.
 //!
-//! The curve is known up to the bytes that were touched: of a larger pool nothing is known
-//! but that it would hold all of them, and each size says on which side it is.
+//! The curve is known up to the bytes that were touched: of a larger pool nothing is known but that
+//! all of them would fit. Each size says on which side it lies.
 
 use super::body::Path;
 use crate::app::App;
@@ -15,16 +15,16 @@ use control::protocol::{Reply, Request};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// How large a pool should be.
+/// Advice on the size of a pool.
 #[derive(Serialize, ToSchema)]
 pub struct Advice {
-    /// What the estimates rest on.
+    /// The basis of the estimates.
     basis: String,
-    /// For how long the volume was observed.
+    /// Length of the observation.
     observed_s: f64,
-    /// Lines that were asked for in that time.
+    /// Accesses to lines in that time.
     accesses: u64,
-    /// The pool there is; nothing if it has no device.
+    /// The pool's present size; absent if the pool has no device.
     pool_bytes: Option<u64>,
     /// Bytes of the distinct lines asked for: the curve is measured for pools up to this.
     measured_bytes: u64,
@@ -34,9 +34,9 @@ pub struct Advice {
     curve: Vec<Point>,
     /// Sizes side by side.
     sizes: Vec<Size>,
-    /// Why not to rely on this, and what is not known.
+    /// Reasons not to rely on the advice, and its unknowns.
     warnings: Vec<String>,
-    /// What the costs were computed with, if `--prices` gave it.
+    /// The price book of the costs, if `--prices` gave one.
     prices: Option<Prices>,
 }
 
@@ -45,20 +45,20 @@ pub struct Advice {
 pub struct Point {
     /// Size of the pool.
     pool_bytes: u64,
-    /// Share of 4 KiB blocks read that it serves.
+    /// Share of 4 KiB blocks read that a pool of this size serves.
     hit_ratio: f64,
     /// Half the width of a band that holds the true value in 19 cases of 20.
     error: f64,
 }
 
-/// What a pool of some size is expected to do.
+/// The expected results of a pool of some size.
 #[derive(Serialize, ToSchema)]
 pub struct Size {
     /// `without`, `half`, `now`, `double` or `recommended`.
     label: String,
     /// The size.
     pool_bytes: u64,
-    /// Whether the curve was measured as far as this.
+    /// The curve was measured up to this size.
     measured: bool,
     /// Share of 4 KiB blocks read that the pool serves.
     hit_ratio: Option<f64>,
@@ -66,14 +66,14 @@ pub struct Size {
     latency_us_mean: Option<f64>,
     /// The latency that 99% of requests stay within.
     latency_us_p99: Option<f64>,
-    /// What it costs, replacements for wear and power included; as net present value.
+    /// Net present value of all costs, replacements for wear and power included.
     cost: Option<f64>,
 }
 
-/// What costs were computed with.
+/// The price book of the costs.
 #[derive(Serialize, ToSchema)]
 pub struct Prices {
-    /// The day they were taken.
+    /// The day of the prices.
     dated: String,
     /// The currency of every amount.
     currency: String,
@@ -81,7 +81,7 @@ pub struct Prices {
     years: u32,
 }
 
-/// How large the pool of a volume should be
+/// Advise on the size of a volume's pool
 #[utoipa::path(get, path = "/api/v1/volumes/{volume}/advice", tag = "volumes",
     params(("volume" = String, Path)), responses(
     (status = 200, body = Advice), (status = "default", body = Problem, content_type = "application/problem+json")

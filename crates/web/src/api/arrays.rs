@@ -1,4 +1,4 @@
-//! Arrays: their members, and scrubs. How far a rebuild or scrub is, the status shows.
+//! Arrays: their members, and scrubs. The status shows the progress of a rebuild or a scrub.
 
 use super::body::{Body, Device, Path};
 use super::change::change;
@@ -17,12 +17,12 @@ use utoipa::ToSchema;
 pub struct NewMember {
     /// The device.
     device: Device,
-    /// Whether what it holds may be lost.
+    /// Overwrite the device although data on it is lost.
     #[serde(default)]
     overwrite: bool,
 }
 
-/// Give an array a device: one that was lost, or a spare
+/// Add a device to an array: a member that was lost, or a spare
 #[utoipa::path(post, path = "/api/v1/arrays/{array}/members", tag = "arrays",
     params(("array" = String, Path)), request_body = NewMember, responses(
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
@@ -76,16 +76,16 @@ pub async fn replace_member(
     change(&app, &operator, request).await
 }
 
-/// A scrub to begin.
+/// The options of a scrub.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scrub {
-    /// Whether what differs is brought into agreement.
+    /// Repair differences.
     #[serde(default)]
     repair: bool,
 }
 
-/// Begin to compare all that an array holds twice
+/// Begin to compare the copies and the parity of an array
 #[utoipa::path(post, path = "/api/v1/arrays/{array}/scrub", tag = "arrays",
     params(("array" = String, Path)), request_body = inline(Scrub), responses(
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")

@@ -1,4 +1,4 @@
-//! Bodies and parameters, whose errors are problems too.
+//! Bodies and parameters, with errors in the form of problems.
 
 use crate::problem::Problem;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
@@ -14,12 +14,12 @@ use utoipa::ToSchema;
 #[from_request(via(axum::Json), rejection(Problem))]
 pub struct Body<T>(pub T);
 
-/// What an address names.
+/// The parameters in an address.
 #[derive(FromRequestParts)]
 #[from_request(via(axum::extract::Path), rejection(Problem))]
 pub struct Path<T>(pub T);
 
-/// What follows the question mark.
+/// The parameters after the question mark.
 #[derive(FromRequestParts)]
 #[from_request(via(axum::extract::Query), rejection(Problem))]
 pub struct Query<T>(pub T);
@@ -60,7 +60,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Whether it is not one of the configuration.
+    /// True if the device is not yet in the configuration.
     pub fn is_new(&self) -> bool {
         self.path.is_some() || self.nbd.is_some()
     }
@@ -74,7 +74,7 @@ impl Device {
             .optional("controller", self.controller.as_deref())
     }
 
-    /// As a request names it.
+    /// The device in the form of a request.
     pub fn named_or_new(&self) -> NamedOrNew {
         if self.is_new() {
             NamedOrNew::New(self.section().finish())

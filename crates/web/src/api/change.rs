@@ -6,7 +6,7 @@ use crate::problem::Problem;
 use axum::http::StatusCode;
 use control::protocol::Request;
 
-/// Has a change carried out, as `operator` wants it.
+/// Carries out a change, which is temporary if `operator` asks for that.
 pub(super) async fn change(
     app: &App,
     operator: &Operator,

@@ -1,4 +1,4 @@
-//! How the daemon fared.
+//! The history of the daemon's figures.
 
 use super::body::Query;
 use crate::app::App;
@@ -12,7 +12,7 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-/// How long ago a span begins unless that is given.
+/// The length of a span unless its start is given.
 const SPAN_S: u64 = 3600;
 
 /// A span of time.
@@ -20,22 +20,22 @@ const SPAN_S: u64 = 3600;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct Span {
-    /// When it begins, in seconds since 1970; an hour before its end unless given.
+    /// The start of the span, in seconds since 1970; an hour before its end unless given.
     from: Option<u64>,
-    /// When it ends; now unless given.
+    /// The end of the span, in seconds since 1970; now unless given.
     to: Option<u64>,
-    /// The volume that is asked about; all of them together unless given.
+    /// The volume of the figures; all volumes together unless given.
     volume: Option<String>,
 }
 
-/// How the daemon fared.
+/// The history of the daemon's figures.
 #[derive(Serialize, ToSchema)]
 pub struct History {
     /// The time from one sample to the next.
     step_s: u64,
-    /// What is known of the span, the oldest first; where nothing is known there is no sample.
+    /// The samples of the span, the oldest first; times without a report have none.
     samples: Vec<Sample>,
-    /// Why nothing is kept at present, if that is so.
+    /// The reason why nothing is kept at present, if so.
     trouble: Option<String>,
 }
 

@@ -13,7 +13,7 @@ use control::protocol::Request;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-/// Long work that goes on, then what ended last
+/// Jobs at work, then those that ended last
 #[utoipa::path(get, path = "/api/v1/jobs", tag = "jobs", responses(
     (status = 200, body = Vec<Job>), (status = "default", body = Problem, content_type = "application/problem+json")
 ))]
@@ -22,15 +22,15 @@ pub async fn jobs(_: Reader, State(app): State<App>) -> Result<Json<Vec<Job>>, P
     Ok(Json(report.status.jobs.clone()))
 }
 
-/// Whether a job stops for a while.
+/// The state of a job: paused or at work.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Paused {
-    /// Leave it as far as it is; or let it go on.
+    /// Pause the job at its present progress; or resume it.
     paused: bool,
 }
 
-/// Have a detachment stop for a while, or go on
+/// Pause a detachment, or resume it
 #[utoipa::path(put, path = "/api/v1/jobs/{job}/paused", tag = "jobs",
     params(("job" = String, Path, description = "Its name, such as detach:db")), request_body = Paused, responses(
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
@@ -44,7 +44,7 @@ pub async fn set_paused(
     change(&app, &operator, Request::PauseJob { job, paused }).await
 }
 
-/// End a job before it is done
+/// Cancel a job
 #[utoipa::path(delete, path = "/api/v1/jobs/{job}", tag = "jobs",
     params(("job" = String, Path, description = "Its name, such as scrub:mirror")), responses(
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")

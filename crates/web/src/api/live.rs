@@ -1,7 +1,8 @@
 //! The status once a second, as server-sent events.
 //!
-//! Invariant: what a viewer has seen last is at most [`INTERVAL`] old, and what it takes to ask:
-//! the next is asked for so long after the last one came from the daemon, whoever had asked then.
+//! Invariant: the last report that a viewer has seen is at most [`INTERVAL`] old, plus the time of
+//! one request: the next report is asked for one interval after the last one came from the daemon,
+//! whichever viewer had asked for that.
 
 use crate::app::App;
 use crate::gate::Reader;
@@ -17,9 +18,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The state and rates of the daemon, once a second
 ///
-/// Each event `status` holds what `/api/v1/status` answers, with the counters
-/// of requests and blocks alone and without totals; each event `problem` why
-/// there is none.
+/// Each event `status` holds the answer of `/api/v1/status`, with the counters of requests and
+/// blocks alone and without totals; each event `problem` the reason of a missing status.
 #[utoipa::path(get, path = "/api/v1/live", tag = "daemon", responses(
     (status = 200, body = String, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json")
 ))]

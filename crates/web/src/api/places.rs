@@ -1,7 +1,7 @@
-//! What on this machine could be an origin or a pool's device: those of the
-//! configuration that nothing uses, and the block devices that `lsblk` lists.
+//! Devices of this machine that could be an origin or a pool's device: those of the configuration
+//! that nothing uses, and the block devices that `lsblk` lists.
 //!
-//! Not here: whether a device may be overwritten; the daemon decides that.
+//! Not here: the permission to overwrite a device; the daemon decides on that.
 
 use crate::app::App;
 use crate::gate::Reader;
@@ -14,19 +14,19 @@ use utoipa::ToSchema;
 /// A place that data may be on.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Place {
-    /// Its name, if it is in the configuration.
+    /// The name in the configuration, if any.
     pub name: Option<String>,
     /// The file, block device or NBD URI.
     pub place: String,
-    /// Its size, where known.
+    /// The size, if known.
     pub size_bytes: Option<u64>,
-    /// The drive that it is, or imitates.
+    /// The model of the drive, or of the drive to imitate.
     pub model: Option<String>,
-    /// Whether it is a disk that turns, where known.
+    /// True for a rotating disk; absent if unknown.
     pub rotational: Option<bool>,
-    /// What is on it: a file system, partitions, or nothing that was recognised.
+    /// The contents: a file system or partitions; absent if none was recognised.
     pub holds: Option<String>,
-    /// What uses it now.
+    /// The present user of the device.
     pub used_by: Option<String>,
 }
 
@@ -75,7 +75,7 @@ pub async fn places(_: Reader, State(app): State<App>) -> Result<Json<Vec<Place>
     Ok(Json(places))
 }
 
-/// As `lsblk --json` prints it.
+/// The output of `lsblk --json`.
 #[derive(Deserialize)]
 struct Listing {
     blockdevices: Vec<Block>,
@@ -105,7 +105,7 @@ pub fn block_devices() -> Vec<Place> {
     output.map_or_else(|_| Vec::new(), |output| listed(&output.stdout))
 }
 
-/// The places of a listing; none if it is no listing.
+/// The places of a listing; none if `json` is no listing.
 pub fn listed(json: &[u8]) -> Vec<Place> {
     let Ok(listing) = serde_json::from_slice::<Listing>(json) else {
         return Vec::new();

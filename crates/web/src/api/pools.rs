@@ -12,21 +12,21 @@ use control::section::Section;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-/// A pool to be made.
+/// The new pool.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPool {
-    /// What volumes and reports call it.
+    /// The pool's name, for volumes and in reports.
     name: String,
     /// Its devices; may be none.
     devices: Vec<Device>,
-    /// Which line makes room for another; `auto` unless given.
+    /// The replacement policy; `auto` unless given.
     policy: Option<String>,
     /// The unit of replacement, such as `64KiB`.
     line_size: Option<String>,
 }
 
-/// Make a pool; what is on its devices is overwritten
+/// Make a pool and overwrite its devices
 #[utoipa::path(post, path = "/api/v1/pools", tag = "pools", request_body = NewPool, responses(
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
 ))]
@@ -47,7 +47,7 @@ pub async fn add_pool(
     change(&app, &operator, Request::AddPool { pool, devices }).await
 }
 
-/// Remove a pool that no volume uses; what it cached is forgotten
+/// Remove a pool that no volume uses, and forget its lines
 #[utoipa::path(delete, path = "/api/v1/pools/{pool}", tag = "pools",
     params(("pool" = String, Path)), responses(
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
@@ -60,7 +60,7 @@ pub async fn remove_pool(
     change(&app, &operator, Request::RemovePool { pool }).await
 }
 
-/// Add a device to a pool; what is on it is overwritten
+/// Add a device to a pool and overwrite the device
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/devices", tag = "pools",
     params(("pool" = String, Path)), request_body = Device, responses(
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")

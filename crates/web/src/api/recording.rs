@@ -1,8 +1,8 @@
-//! What clients ask of a volume, recorded while the answer is sent.
+//! Requests of a volume's clients, recorded while the answer is sent.
 //!
 //! Invariants:
-//!     an answer that ends as it should is a trace of all requests in its time
-//!     a client that has gone ends its recording
+//!     an answer that ends without an error is a trace of all requests in its time
+//!     the end of a client's connection ends its recording
 
 use super::body::{Body, Path};
 use crate::app::App;
@@ -24,24 +24,24 @@ use utoipa::ToSchema;
 
 /// The longest time: a connection lasts 15 minutes.
 const SECONDS_MAX: f64 = 600.0;
-/// Pieces on their way to a client that is slow.
+/// Pieces in flight to a slow client.
 const PIECES_MAX: usize = 16;
 
-/// When a recording ends.
+/// The end of a recording.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RecordingEnd {
-    /// After this time, 600 at most.
+    /// The time to end after, 600 s at most.
     #[schema(exclusive_minimum = 0, maximum = 600)]
     seconds: f64,
-    /// After this many requests, if they come first.
+    /// The number of requests to end after, if reached before the time.
     requests: Option<usize>,
 }
 
-/// Record what clients ask of a volume
+/// Record the requests of a volume's clients
 ///
-/// The answer is a binary trace, sent while it is made. It is cut off if the daemon left
-/// requests out, or has ended: what came before is all there.
+/// The answer is a binary trace, sent during the recording. If the daemon left requests out, or has
+/// ended, the answer is cut off: all earlier requests are in it.
 #[utoipa::path(post, path = "/api/v1/volumes/{volume}/recording", tag = "volumes",
     params(("volume" = String, Path)), request_body = RecordingEnd, responses(
     (status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
@@ -77,7 +77,7 @@ pub async fn record(
     Ok((kind, content).into_response())
 }
 
-/// A trace's bytes, on their way.
+/// A sink that sends a trace's bytes to the client.
 struct Pieces<'a>(&'a Sender<io::Result<Bytes>>);
 
 impl Write for Pieces<'_> {
@@ -122,7 +122,7 @@ fn send(
         if left > 0 && recording.dropped() > 0 {
             break Err(io::Error::other("the daemon left requests out"));
         }
-        // What came before the end was taken.
+        // All requests before the end were taken.
         if left == 0 || now >= ends_at {
             break Ok(());
         }

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What a browser signs in with.
+/// The token of a browser that signs in.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Credentials {
@@ -23,9 +23,9 @@ pub struct Credentials {
 /// A browser that has signed in.
 #[derive(Serialize, ToSchema)]
 pub struct Session {
-    /// What it may do.
+    /// The rights of the browser.
     role: Role,
-    /// What each change carries in the header `X-CSRF-Token`.
+    /// The token against forgery, which each change carries in the header `X-CSRF-Token`.
     csrf: String,
 }
 
@@ -50,7 +50,7 @@ pub async fn sign_in(
     Ok(([(header::SET_COOKIE, cookie)], Json(session)))
 }
 
-/// The session of a browser, or no content where nobody has signed in
+/// The session of a browser, or no content without one
 #[utoipa::path(get, path = "/api/v1/session", tag = "session", security(()), responses(
     (status = 200, description = "The session of the cookie", body = Session),
     (status = 204, description = "There is no session")

@@ -15,15 +15,15 @@ use control::section::Section;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-/// A volume to be served.
+/// The new volume.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewVolume {
     /// Its name, also as an NBD export.
     name: String,
-    /// What holds its data.
+    /// The device of its data.
     origin: Device,
-    /// The pool it is cached in.
+    /// Its pool.
     pool: String,
     /// `write-through`, `write-around` or `pass-through`.
     mode: Option<String>,
@@ -69,7 +69,7 @@ pub async fn remove(
     change(&app, &operator, Request::RemoveVolume { volume }).await
 }
 
-/// How a volume uses its pool.
+/// The mode of a volume: its use of the pool.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mode {
@@ -102,15 +102,15 @@ pub async fn set_mode(
     change(&app, &operator, request).await
 }
 
-/// Whether a volume leaves its pool and its log alone.
+/// The state of a volume's caching: off or on.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Off {
-    /// Use the origin alone; or use the pool again, by the mode that the volume had.
+    /// Use the origin alone; or use the pool again, in the volume's former mode.
     off: bool,
 }
 
-/// Turn the caching of a volume off, or on again as it was
+/// Turn the caching of a volume off, or on again in its former mode
 #[utoipa::path(put, path = "/api/v1/volumes/{volume}/off", tag = "volumes",
     params(("volume" = String, Path)), request_body = Off, responses(
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
@@ -128,7 +128,7 @@ pub async fn set_off(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Replacement {
-    /// The device that comes, which is blank.
+    /// The new device, which must be blank.
     device: Device,
 }
 
@@ -148,15 +148,15 @@ pub async fn replace_log(
     change(&app, &operator, Request::ReplaceLog { volume, device, by }).await
 }
 
-/// Whether a volume's changes are held back.
+/// The state of a volume: quiesced or not.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Quiesced {
-    /// Hold clients' writes and make the origin durable; or let them go on.
+    /// Hold clients' writes and make the origin durable; or let the writes go on.
     quiesced: bool,
 }
 
-/// Hold back the changes of a volume for a snapshot of its origin, or let them go on
+/// Quiesce a volume for a snapshot of its origin, or resume its writes
 #[utoipa::path(put, path = "/api/v1/volumes/{volume}/quiesced", tag = "volumes",
     params(("volume" = String, Path)), request_body = Quiesced, responses(
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
@@ -174,7 +174,7 @@ pub async fn set_quiesced(
     change(&app, &operator, request).await
 }
 
-/// Serve a volume with all that its origin has by now; clients connect again
+/// Serve a volume at the present size of its origin; clients connect again
 #[utoipa::path(post, path = "/api/v1/volumes/{volume}/grow", tag = "volumes",
     params(("volume" = String, Path)), responses(
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
@@ -187,7 +187,7 @@ pub async fn grow(
     change(&app, &operator, Request::GrowVolume { volume }).await
 }
 
-/// Forget what is cached of a volume whose origin others have changed
+/// Invalidate the cached lines of a volume after its origin was changed by others
 #[utoipa::path(post, path = "/api/v1/volumes/{volume}/invalidate", tag = "volumes",
     params(("volume" = String, Path)), responses(
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
@@ -205,13 +205,13 @@ pub async fn invalidate(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct Range {
-    /// Where the lines to be explained begin.
+    /// Start of the lines to explain.
     start: Option<u64>,
-    /// Where they end.
+    /// End of these lines.
     end: Option<u64>,
 }
 
-/// Why a volume is cached or not, its heat, and each line of a range
+/// Explain why a volume is cached or not, its heat, and each line of a range
 #[utoipa::path(get, path = "/api/v1/volumes/{volume}/explanation", tag = "volumes",
     params(("volume" = String, Path), Range), responses(
     (status = 200, body = Explained), (status = "default", body = Problem, content_type = "application/problem+json")
@@ -229,7 +229,7 @@ pub async fn explain(
     }
 }
 
-/// What was asked of a volume, and how its devices served it
+/// The requests of a volume, and the service of its devices
 #[utoipa::path(get, path = "/api/v1/volumes/{volume}/observation", tag = "volumes",
     params(("volume" = String, Path)), responses(
     (status = 200, body = Observed), (status = "default", body = Problem, content_type = "application/problem+json")

@@ -1,4 +1,4 @@
-//! Who asks, as handlers require it.
+//! Clients by their rights, as arguments of handlers.
 
 use crate::app::App;
 use crate::problem::Problem;
@@ -7,7 +7,7 @@ use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 
-/// No parameters follow the address.
+/// An address without parameters.
 pub struct NoQuery;
 
 impl<S: Sync> FromRequestParts<S> for NoQuery {
@@ -27,7 +27,7 @@ fn unknown(query: &str) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, what, remedy)
 }
 
-/// One who may look.
+/// A client that may look, at an address without parameters.
 pub struct Reader;
 
 impl FromRequestParts<App> for Reader {
@@ -40,7 +40,7 @@ impl FromRequestParts<App> for Reader {
     }
 }
 
-/// The same, whose parameters the handler reads.
+/// A client that may look, at an address with parameters, which the handler reads.
 pub struct Asker;
 
 impl FromRequestParts<App> for Asker {
@@ -52,9 +52,9 @@ impl FromRequestParts<App> for Asker {
     }
 }
 
-/// One who may change.
+/// A client that may change.
 pub struct Operator {
-    /// The daemon's file is to stay as it is.
+    /// The change leaves the daemon's file as it is.
     pub temporary: bool,
 }
 

@@ -1,11 +1,11 @@
 //! The file of a history: a head, names, and for each name a ring of records for each interval.
 //!
 //! Invariants:
-//!     its size never changes
+//!     the size of the file never changes
 //!     a record is taken ⟺ its checksum is that of its bytes and of its owner's name, and its
-//!     interval belongs at its place: so one that is torn, or of a former owner, is not there
+//!     interval belongs at its place: a torn record, or one of a former owner, is not taken
 //!
-//! It is sparse: a name that is not used takes no space.
+//! The file is sparse: a name that is not used takes no space.
 //!
 //! Not here: durability. A power cut may cost the last samples.
 
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 pub struct Ring {
     /// The length.
     pub step_s: u64,
-    /// Where its records begin among those of a name.
+    /// The place of the first record, among the records of a name.
     first: u64,
 }
 
@@ -45,14 +45,14 @@ impl Ring {
     }
 }
 
-/// All volumes together, which have no name, and so many that have one.
+/// Places of owners: one for all volumes together, without a name, the others with a name each.
 const OWNERS: usize = 64;
-/// Its first bytes; the digit is the version.
+/// The first bytes of the file; the digit is the version.
 const MAGIC: &[u8; 16] = b"hotset history 1";
 const NAME_BYTES: usize = 128;
-/// The checksum and the length of a name come before it.
+/// The offset of a name, after its checksum and length.
 const NAME_AT: usize = 5;
-/// Of a record: its checksum, its interval and its figures.
+/// Bytes of a record: its checksum, its interval and its figures.
 const RECORD_BYTES: usize = 8 + 4 * FIGURES;
 const NAMES_BYTES: usize = OWNERS * NAME_BYTES;
 const NAMES_AT: u64 = MAGIC.len() as u64;
@@ -60,7 +60,7 @@ const RECORDS_AT: u64 = NAMES_AT + NAMES_BYTES as u64;
 const OWNER_BYTES: u64 = 2 * RECORDS * RECORD_BYTES as u64;
 const FILE_BYTES: u64 = RECORDS_AT + OWNERS as u64 * OWNER_BYTES;
 
-/// The name of each owner but the first; nothing where there is none.
+/// The name of each owner but the first; `None` for a free place.
 type Names = Vec<Option<String>>;
 
 /// An open file.
@@ -72,8 +72,8 @@ pub struct File {
 }
 
 impl File {
-    /// The file at `path`, made if it is missing. The second is why another was found there and
-    /// set aside.
+    /// Opens the file at `path`, or makes a missing one. The second result is the reason why
+    /// another file was set aside there.
     pub fn open(path: &Path) -> Result<(File, Option<String>), String> {
         let unusable = |error: io::Error| {
             let path = path.display();
@@ -104,7 +104,7 @@ impl File {
         Ok((file, aside))
     }
 
-    /// Why the last sample was not kept, if it was not.
+    /// The reason why the last sample was not kept, if so.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
@@ -132,7 +132,7 @@ impl File {
         });
     }
 
-    /// All samples of a ring that are there, of a volume or of all, in any order.
+    /// All samples of a ring, of a volume or of all together, in any order.
     pub fn read(&self, name: Option<&str>, ring: &Ring) -> Vec<Sample> {
         let owner = match name {
             None => 0,
@@ -152,7 +152,7 @@ impl File {
         decode_all(name.unwrap_or_default(), ring, &bytes)
     }
 
-    /// The owner of that name.
+    /// The place of the owner `name`.
     fn named(&self, name: &str) -> Option<usize> {
         let names = self.names.iter();
         let at = names
@@ -161,8 +161,8 @@ impl File {
         at.map(|at| at + 1)
     }
 
-    /// The owner of that name, which is given a place if there is one: a free one, or that of a
-    /// name that is not present.
+    /// The place of the owner `name`. A new name gets a free place, or that of a name that is not
+    /// present. `None` if there is neither, or if the name is too long.
     fn owner(&mut self, name: &str, present: &[&str]) -> io::Result<Option<usize>> {
         if let Some(owner) = self.named(name) {
             return Ok(Some(owner));
@@ -186,7 +186,7 @@ impl File {
     }
 }
 
-/// Why the file at `path` is not one of these; nothing if it is, or is not there.
+/// The reason why the file at `path` is no history of this version; `None` if it is one or missing.
 fn is_other(path: &Path) -> io::Result<Option<&'static str>> {
     let file = match fs::File::open(path) {
         Ok(file) => file,
@@ -203,7 +203,7 @@ fn is_other(path: &Path) -> io::Result<Option<&'static str>> {
     Ok((file.metadata()?.len() != FILE_BYTES).then_some("has another size than a history"))
 }
 
-/// Renames the file at `path`, and says so.
+/// Renames the file at `path`. Returns a message about that.
 fn set_aside(path: &Path, why: &str) -> io::Result<String> {
     let names = (1..).map(|n| path.with_extension(format!("old{n}")));
     let mut free = names.filter(|name| !name.exists());
@@ -226,7 +226,7 @@ fn make(path: &Path) -> io::Result<()> {
     fs::rename(&beside, path)
 }
 
-/// Where the record of an interval is.
+/// The offset of the record of an interval.
 fn place(owner: usize, ring: &Ring, interval: u64) -> u64 {
     let record = ring.first + interval % RECORDS;
     RECORDS_AT + owner as u64 * OWNER_BYTES + record * RECORD_BYTES as u64
@@ -288,7 +288,7 @@ fn decode(name: &str, ring: &Ring, at: u64, record: &[u8]) -> Option<Sample> {
     let mut words = words.iter().copied();
     let found = u32::from_le_bytes(words.next()?);
     let interval = u64::from(u32::from_le_bytes(words.next()?));
-    // What was never written is zero, and its checksum is not.
+    // The bytes of a record never written are zero; their checksum is not.
     if found != checksum(name, record) || interval % RECORDS != at {
         return None;
     }
@@ -304,7 +304,7 @@ fn decode_all(name: &str, ring: &Ring, bytes: &[u8]) -> Vec<Sample> {
         .collect()
 }
 
-/// Reads `bytes` as names and as records, with the checksums they have and with right ones.
+/// Decodes `bytes` as names and as records, with their own checksums and with right ones.
 #[cfg(any(test, feature = "fuzzing"))]
 pub fn hostile(bytes: &[u8]) {
     for entry in bytes.chunks(NAME_BYTES) {

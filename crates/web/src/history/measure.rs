@@ -57,7 +57,7 @@ pub fn between<'a>(
         let Some(earlier) = volumes_before.get(&*volume.name) else {
             continue;
         };
-        // One that was removed and added again has begun from zero.
+        // A volume that was removed and added again has begun from zero.
         if volume.read_total.requests < earlier.read_total.requests
             || volume.write_total.requests < earlier.write_total.requests
         {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// How the figures of several spans become that of all.
+/// Rules to merge the figures of several spans into one.
 enum Merge {
     /// The mean.
     Mean,
@@ -11,16 +11,16 @@ enum Merge {
     Max,
     /// The mean, each span weighted by its reads.
     ByReads,
-    /// The same by writes.
+    /// The mean, each span weighted by its writes.
     ByWrites,
 }
 
 macro_rules! sample {
     ($($figure:ident, $merge:ident, $help:literal;)*) => {
-        /// The figures of a span of time; one that is not known is left out.
+        /// The figures of a span of time; an unknown figure is left out.
         #[derive(Clone, Default, PartialEq, Debug, Serialize, ToSchema)]
         pub struct Sample {
-            /// When the span began, in seconds since 1970.
+            /// The start of the span, in seconds since 1970.
             pub at: u64,
             $(
                 #[doc = $help]
@@ -48,7 +48,7 @@ macro_rules! sample {
     };
 }
 
-// The order is that of the file: a change of it is another version.
+// The order is that of the file: another order is another version of the file.
 sample! {
     reads_s, Mean, "Reads of clients a second.";
     writes_s, Mean, "Writes of clients a second.";

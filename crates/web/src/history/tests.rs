@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const DAY_S: u64 = 86400;
-/// Any time that is the begin of an interval of each ring.
+/// Any time that is the start of an interval of each ring.
 const BEGIN: u64 = 1_800_000_000;
 
 struct Bench {
@@ -52,7 +52,8 @@ fn sample(at: u64, reads: f32) -> Sample {
     }
 }
 
-/// A report whose volume has had `rounds` times ten reads of 3 ms, of which the pool served nine.
+/// A report with a volume that has served ten reads of 3 ms `rounds` times, nine of ten from the
+/// pool.
 fn report(rounds: u64, at: Instant) -> Arc<Report> {
     let mut report = crate::sample::report();
     let total = |requests, us: u64| {
@@ -133,7 +134,7 @@ fn an_interval_that_was_not_watched_has_no_sample() {
     let found = |history: &History| history.range(None, BEGIN, now, now).samples.len();
     watched(&mut history, BEGIN, 50);
     assert_eq!(found(&history), 5);
-    // The daemon was away, then it was another one, then the server slept.
+    // The daemon was away, then another one ran, then the server slept.
     history.observe(BEGIN + 55, None);
     watched(&mut history, BEGIN + 100, 10);
     assert_eq!(found(&history), 6);
@@ -149,7 +150,7 @@ fn an_interval_that_was_not_watched_has_no_sample() {
     let next = late + Duration::from_secs(10);
     history.observe(BEGIN + 220, Some(&report(7001, next)));
     assert_eq!(found(&history), 7);
-    // One that was removed and added again.
+    // A volume that was removed and added again.
     history.observe(
         BEGIN + 230,
         Some(&report(1, next + Duration::from_secs(10))),

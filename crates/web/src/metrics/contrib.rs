@@ -1,5 +1,5 @@
-//! The dashboard and the alerts ask for metrics that there are: a real
-//! Prometheus scrapes a report in which everything occurs, and answers them all.
+//! The dashboard and the alerts query existing metrics alone: a real Prometheus scrapes a report in
+//! which everything occurs, and answers every query.
 
 use crate::sample;
 use std::fs;
@@ -15,7 +15,7 @@ fn contrib(file: &str) -> PathBuf {
     root.join(file)
 }
 
-/// Shows the metrics of the sample to whoever asks, for ever.
+/// Shows the metrics of the sample to every client, for ever.
 fn show() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -31,7 +31,7 @@ fn show() -> u16 {
         { stream }.write_all(format!("{head}{text}").as_bytes())
     };
     std::thread::spawn(move || {
-        // One who hangs up is served again later.
+        // A client that hangs up can connect again.
         listener
             .incoming()
             .flatten()
@@ -48,7 +48,7 @@ struct Prometheus {
 
 impl Drop for Prometheus {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -86,14 +86,14 @@ impl Prometheus {
         }
     }
 
-    /// What it answers; nothing before it is up.
+    /// The answer of Prometheus; `None` before Prometheus is up.
     fn get(&self, path: &str, query: &[(&str, &str)]) -> Option<serde_json::Value> {
         let request = ureq::get(format!("{}/{path}", self.url)).query_pairs(query.iter().copied());
         let text = request.call().ok()?.body_mut().read_to_string().ok()?;
         serde_json::from_str(&text).ok()
     }
 
-    /// How many series a query finds.
+    /// The number of series in the result of a query.
     fn count(&self, query: &str) -> usize {
         let answer = self.get("query", &[("query", query)]);
         let answer = answer.unwrap_or_else(|| panic!("{query} is no query"));

@@ -1,11 +1,11 @@
-//! What is exposed of each open device, beside its wear.
+//! The metrics of each open device, beside its wear.
 
 use super::value::Value;
 use control::status::Device;
 
-/// What a metric shows of a device.
+/// Reads the value of a metric from a device.
 pub type OfDevice = fn(&Device) -> Value<'_>;
-/// What devices were asked for, and what it took.
+/// Metrics of devices: size, transfers, latencies, errors and load.
 pub const FIGURES: [(&str, &str, OfDevice); 8] = [
     ("device_size_bytes", "Size of an open device.", |d| {
         Value::Gauge(d.size_bytes as f64)

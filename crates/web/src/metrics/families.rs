@@ -1,4 +1,4 @@
-//! Which metrics there are, and where in the status their values stand.
+//! The list of the metrics, and the places of their values in the status.
 
 use super::devices::FIGURES;
 use super::value::Value;
@@ -20,7 +20,7 @@ const ARRAY_STATES: [&str; 6] = [
 ];
 const MEMBER_STATES: [&str; 4] = ["in sync", "filling", "lost", "missing"];
 
-/// Samples, made as they are shown: there are 150,000 of a thousand volumes.
+/// Samples, made one by one: a thousand volumes have 150,000.
 pub type Samples<'a> = Box<dyn Iterator<Item = Sample<'a>> + 'a>;
 
 /// A metric with all its samples.
@@ -30,13 +30,13 @@ pub struct Family<'a> {
     pub samples: Samples<'a>,
 }
 
-/// One value and what it is of.
+/// A value and its labels.
 pub struct Sample<'a> {
     pub labels: Labels<'a>,
     pub value: Value<'a>,
 }
 
-/// Names and values, at most so many.
+/// Names and values, four at most.
 pub type Labels<'a> = [Option<(&'static str, &'a str)>; 4];
 
 fn labels<'a, const N: usize>(given: [(&'static str, &'a str); N]) -> Labels<'a> {
@@ -80,7 +80,7 @@ impl<'a> Families<'a> {
         self.add(name, help, items.iter().map(sample));
     }
 
-    /// Every counter of the cache, as `owner` has it.
+    /// Adds every counter of the cache, for each of `items`, under the prefix `owner`.
     fn counters<T>(
         &mut self,
         owner: &'static str,
@@ -96,14 +96,14 @@ impl<'a> Families<'a> {
     }
 }
 
-/// The same with one more.
+/// Adds one more label.
 fn with<'a>(mut labels: Labels<'a>, more: (&'static str, &'a str)) -> Labels<'a> {
     let free = labels.iter_mut().find(|label| label.is_none());
     *free.expect("none has so many") = Some(more);
     labels
 }
 
-/// A sample for each state there may be, of which the present one is 1.
+/// Returns a sample for each possible state; the present one is 1.
 fn states<'a>(
     of: Labels<'a>,
     known: &'static [&'static str],

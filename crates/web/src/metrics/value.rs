@@ -1,4 +1,4 @@
-//! A value as Prometheus has it.
+//! A value in the form of Prometheus.
 
 use control::status::Total;
 

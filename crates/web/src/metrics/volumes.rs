@@ -1,9 +1,9 @@
-//! What is exposed of each volume beside its counters: its log, and what its clients waited.
+//! The metrics of each volume beside its counters: its log, and the latencies of its clients.
 
 use super::value::Value;
 use control::status::{Volume, WriteBack};
 
-/// What a gauge of a write-back volume's log shows.
+/// Reads the value of a gauge from the log of a write-back volume.
 pub type OfLog = fn(&WriteBack) -> f64;
 /// Gauges of the logs of write-back volumes.
 pub const LOG: [(&str, &str, OfLog); 4] = [
@@ -29,9 +29,9 @@ pub const LOG: [(&str, &str, OfLog); 4] = [
     ),
 ];
 
-/// What a metric shows of a volume.
+/// Reads the value of a metric from a volume.
 pub type OfVolume = fn(&Volume) -> Value<'_>;
-/// What the clients of volumes asked for and how long they waited.
+/// The requests of clients, and their latencies.
 pub const CLIENTS: [(&str, &str, OfVolume); 4] = [
     (
         "volume_read_bytes",

@@ -6,17 +6,17 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How often a program that runs is looked at.
+/// The interval of looks at a running program.
 const TICK: Duration = Duration::from_millis(20);
 
-/// An address, and the program that sends to it.
+/// An address, and the program that sends mail.
 pub struct Mail {
     to: String,
     program: PathBuf,
 }
 
 impl Mail {
-    /// To `to` by `program`, which takes the arguments of `sendmail`.
+    /// Mail to `to` by `program`, which takes the arguments of `sendmail`.
     pub fn new(to: &str, program: PathBuf) -> Result<Mail, String> {
         let is_plain = |c: char| c.is_ascii_graphic() && !"<>,;\"\\()".contains(c);
         if !to.contains('@') || to.starts_with('-') || !to.chars().all(is_plain) {
@@ -74,7 +74,7 @@ impl Channel for Mail {
     }
 }
 
-/// Waits until a program has ended, or ends it.
+/// Waits for the end of a program, and kills one that takes too long.
 fn wait(child: &mut Child) -> Result<(), String> {
     let begin = Instant::now();
     while begin.elapsed() < DELIVERY_MAX {
@@ -85,7 +85,7 @@ fn wait(child: &mut Child) -> Result<(), String> {
             Err(error) => return Err(error.to_string()),
         }
     }
-    // It is the server's own child.
+    // The program is a child of this process.
     let _ = child.kill().and_then(|()| child.wait().map(drop));
     Err(format!("took longer than {DELIVERY_MAX:?}"))
 }

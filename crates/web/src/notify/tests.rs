@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Hands over its notices, and fails as often as set.
+/// Passes its notices on, and fails as often as set.
 struct Heard(Sender<Notice>, Mutex<u32>);
 
 impl Channel for Heard {
@@ -152,7 +152,7 @@ fn what_waits_is_bounded() {
     assert_eq!(listed(&many.collect::<Vec<_>>()).len(), TROUBLES_MAX);
 }
 
-/// A server that answers each request with `status`, and what it was sent.
+/// A server that answers each request with `status`, and the requests that it has received.
 fn server(status: &'static str) -> (String, Receiver<(String, String)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook?key=secret", listener.local_addr().unwrap());

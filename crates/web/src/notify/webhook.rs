@@ -18,14 +18,14 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-/// Where distributions keep the certificates of authorities.
+/// Files of distributions with the certificates of authorities.
 const AUTHORITIES: [&str; 3] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/cert.pem",
 ];
 
-/// The refusal of a malformed URL, without the URL, which may have a secret in it.
+/// The refusal of a malformed URL, without the URL, which may contain a secret.
 const WRONG: &str =
     "the webhook is no URL of http or https; give one such as https://example.com/hook";
 
@@ -33,13 +33,13 @@ const WRONG: &str =
 pub struct Webhook {
     authority: Authority,
     path: String,
-    /// How https is spoken, if it is.
+    /// The side of TLS, for https.
     tls: Option<TlsConnector>,
     runtime: Runtime,
 }
 
 impl Webhook {
-    /// The one at `url`, which is of `http` or `https`.
+    /// The address `url`, which is of `http` or `https`.
     pub fn new(url: &str) -> Result<Webhook, String> {
         let uri: Uri = url.parse().map_err(|_| WRONG)?;
         let tls = match uri.scheme_str() {
@@ -76,7 +76,8 @@ impl Webhook {
         }
     }
 
-    /// Posts over `stream`. A redirect is not followed: notices go to the address of the operator alone.
+    /// Posts over `stream`. A redirect is not followed: notices go to the address of the operator
+    /// alone.
     async fn exchange(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin,
@@ -97,7 +98,7 @@ impl Webhook {
             answer = &mut answer => answer?,
             ended = connection => {
                 ended?;
-                // It may have come just before.
+                // The answer may have come just before.
                 answer.await?
             }
         };

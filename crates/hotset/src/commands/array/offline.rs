@@ -1,4 +1,4 @@
-//! What is done to arrays while no daemon runs them.
+//! Work on arrays while no daemon runs them.
 
 use crate::Failure;
 use crate::platform::UringPlatform;
@@ -44,7 +44,7 @@ pub fn assemble(
     };
     let found = assembled(&config, async move |devices| {
         for name in wanted {
-            // One within another is assembled with that.
+            // An array within another is assembled with the outer one.
             if devices.is_open(&name) {
                 continue;
             }
@@ -69,7 +69,7 @@ fn named(config: &Config, array: &str) -> Result<Name, Failure> {
     })
 }
 
-/// Runs `work` on the devices of `config`; how the arrays are that it leaves open.
+/// Runs `work` on the devices of `config`. Returns the states of the arrays that are open then.
 fn assembled(
     config: &Config,
     work: impl AsyncFnOnce(&Rc<Devices<UringPlatform>>) -> Result<(), String> + Send + 'static,
@@ -80,7 +80,7 @@ fn assembled(
     })
 }
 
-/// Runs `work` on the devices of `config`, which are released after it.
+/// Runs `work` on the devices of `config`, and then releases them.
 pub fn alone<T: Send + 'static>(
     config: &Config,
     work: impl AsyncFnOnce(&Rc<Devices<UringPlatform>>, &UringPlatform) -> Result<T, String>

@@ -18,7 +18,7 @@ pub(super) fn print(arrays: &[Status], json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a scrub found, in one line.
+/// The result of a scrub, in one line.
 pub(super) fn scrubbed(scrub: &Scrub) -> String {
     match &scrub.error {
         Some(error) => format!("the scrub stopped: {error}"),
@@ -32,7 +32,7 @@ pub(super) fn scrubbed(scrub: &Scrub) -> String {
     }
 }
 
-/// How an array is, first in one line, then member by member.
+/// The state of an array: in one line, then member by member.
 pub fn text(array: &Status) -> String {
     if let Some(why) = &array.inactive {
         let (name, level) = (&array.name, &array.level);

@@ -1,4 +1,4 @@
-//! What is shown of a daemon, and how keys change it.
+//! The state behind the screen, and its changes by keys.
 
 use control::status::{Device, Status, Volume};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -10,7 +10,7 @@ const SAMPLES_MAX: usize = 300;
 /// Rows by which a page scrolls.
 const PAGE: usize = 10;
 
-/// What the rows of volumes and devices are in the order of.
+/// The order of the rows of volumes and devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sort {
     Name,
@@ -36,16 +36,16 @@ impl Sort {
     }
 }
 
-/// What is shown.
+/// The state behind the screen.
 pub struct Shown {
     pub status: Option<Status>,
-    /// Why there is no report, if there is none.
+    /// The reason of a missing report.
     pub away: Option<String>,
     /// Requests a second, and percent of blocks hit, the latest at the end.
     pub requests: VecDeque<u64>,
     pub hits: VecDeque<u64>,
     totals: Option<[u64; 3]>,
-    /// Rows that are above what is shown of each table.
+    /// Rows of each table above the visible ones.
     pub skip: usize,
     pub sort: Sort,
     pub filter: String,
@@ -68,7 +68,7 @@ impl Shown {
         }
     }
 
-    /// Takes a report in.
+    /// Adds a report.
     pub fn take(&mut self, status: Status) {
         let sum = |name: &str| {
             let counts = status
@@ -132,7 +132,7 @@ impl Shown {
         devices
     }
 
-    /// Acts on a key; whether to go on.
+    /// Acts on a key. Returns false to end.
     pub fn press(&mut self, key: KeyEvent) -> bool {
         if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
             return false;

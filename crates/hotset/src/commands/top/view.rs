@@ -1,4 +1,4 @@
-//! How what is shown is laid out.
+//! The layout of the screen.
 
 use super::shown::Shown;
 use crate::commands::status::Rates;
@@ -18,7 +18,7 @@ const TROUBLES_SHOWN: usize = 4;
 /// The least width of names.
 const NAME_MIN: u16 = 8;
 
-/// Draws all of it.
+/// Draws the screen.
 pub fn draw(frame: &mut Frame, shown: &Shown) {
     let Some(status) = &shown.status else {
         let text = shown.away.as_deref().unwrap_or("waiting for the daemon");
@@ -33,7 +33,7 @@ pub fn draw(frame: &mut Frame, shown: &Shown) {
     ];
     let height = |rows: usize| u16::try_from(rows + 2).unwrap_or(u16::MAX);
     let heights = tables.each_ref().map(|table| match table.kind {
-        // They share what is left.
+        // Both share the rest of the screen.
         "Volumes" | "Devices" => Constraint::Min(4),
         _ if table.rows.is_empty() => Constraint::Length(0),
         _ => Constraint::Length(height(table.rows.len())),
@@ -63,7 +63,7 @@ pub fn draw(frame: &mut Frame, shown: &Shown) {
     frame.render_widget(Line::from(keys(shown)).dim(), foot);
 }
 
-/// A line for each trouble, and one for those that have no place.
+/// A line for each trouble, and one for the troubles without a place.
 fn troubles(troubles: &[Trouble]) -> Vec<Line<'_>> {
     let lines = troubles.iter().take(TROUBLES_SHOWN).map(|trouble| {
         let colour = match trouble.severity {
@@ -131,7 +131,7 @@ fn spark(frame: &mut Frame, area: Rect, title: &str, samples: &VecDeque<u64>, ma
     frame.render_widget(spark, area);
 }
 
-/// A table before it is laid out.
+/// A table without a layout.
 struct Rows<'a> {
     kind: &'static str,
     head: &'static [&'static str],
@@ -144,7 +144,7 @@ struct Rows<'a> {
 
 impl Rows<'_> {
     /// Draws the columns that have room, each as wide as its longest cell, and the rows after the
-    /// first `skip`: what is shown is whole, but for long names.
+    /// first `skip`. A column is visible as a whole, but for long names.
     fn draw(self, frame: &mut Frame, area: Rect, skip: usize) {
         let room = usize::from(area.height.saturating_sub(2)).max(1);
         let skip = skip.min(self.rows.len().saturating_sub(room));

@@ -23,7 +23,7 @@ pub struct Record {
     volume: String,
     /// The file to write: .hottrace, .csv or .csv.zst
     file: PathBuf,
-    /// The form to write, if the file's ending does not name it
+    /// The form to write, if the file's ending names none
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     to_format: Option<Format>,
     /// Replace the file if there is one
@@ -53,7 +53,7 @@ pub fn run(record: &Record) -> Result<(), Failure> {
     let began = Instant::now();
     let mut requests = 0;
     let failure = loop {
-        // What came before the end is still fetched.
+        // Requests before the end are still fetched.
         let over = ended.load(Ordering::Relaxed)
             || record.seconds.is_some_and(|span| began.elapsed() >= span);
         if !over {

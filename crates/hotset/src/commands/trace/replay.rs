@@ -20,7 +20,7 @@ use uring::Uring;
 
 /// Buffers: as many requests in flight as are likely.
 const BUFFER_BYTES: usize = 256 << 20;
-/// Seeds what is written.
+/// Seed of the written bytes.
 const SEED: u64 = 1;
 
 #[derive(Args)]
@@ -31,10 +31,10 @@ pub struct ReplayCommand {
     target: String,
     #[command(flatten)]
     input: OnDevice,
-    /// Send the requests so many times as fast as they were recorded
+    /// The speed of the replay, as a multiple of the recorded speed
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = speed)]
     speed: f64,
-    /// Send them as fast as they are answered, so many at a time
+    /// Send so many requests at a time, each as soon as an earlier one is answered
     #[arg(long, value_name = "N", conflicts_with = "speed",
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     depth: Option<u32>,
@@ -84,9 +84,9 @@ pub fn run(command: &ReplayCommand) -> Result<(), Failure> {
     }
 }
 
-/// The target as a section of the configuration would name it.
+/// The section of the configuration for the target.
 fn section(target: &str, read_only: bool) -> Result<DeviceSection, Failure> {
-    // A name alone is a file beside us.
+    // A name alone is a file of the current directory.
     let target = match target.contains('/') {
         true => target.to_owned(),
         false => format!("./{target}"),
@@ -182,8 +182,8 @@ fn print(command: &ReplayCommand, figures: &Figures) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Microseconds, and the histogram: upper bounds and how many were within,
-/// each twice the one before.
+/// Microseconds, and the histogram: upper bounds, each twice the one before, and the number within
+/// each.
 fn latency(ns: &Histogram<u64>) -> serde_json::Value {
     let us = |q: f64| ns.value_at_quantile(q) as f64 / 1e3;
     let steps = ns.iter_log(1000, 2.0);

@@ -1,14 +1,14 @@
-//! What is done about a device by processes of their own: its start, and the search for
-//! partitions.
+//! Processes of their own for a device: its start, and the search for partitions.
 //!
-//! While a device is started, the kernel (before Linux 7) reads its partition table, and holds
-//! the device until whoever serves it has answered. If that were the daemon and the daemon were
-//! killed then, it could not end: the thread that asked for the start waits in the kernel for an
-//! answer of its own process, which keeps every socket and lock. So a process that has nothing
-//! else starts the device, and ends. It answers from the first and last bytes of the volume, which
-//! it was given, and all else with an error. The device waits for a server then, as that of a
-//! daemon that was killed, and the daemon takes it over. If some of the table lies elsewhere, it
-//! is read again when the daemon answers; the process that waits for that holds nothing either.
+//! While a device is started, the kernel (before Linux 7) reads its partition table, and holds the
+//! device until its server has answered. If the daemon were that server, and were killed then, the
+//! daemon could not end: the thread that asked for the start waits in the kernel for an answer of
+//! its own process, which keeps every socket and lock. So a process that has nothing else starts
+//! the device, and ends. That process answers from the first and last bytes of the volume, which it
+//! was given, and answers all else with an error. The device waits for a server then, as that of a
+//! killed daemon, and the daemon recovers the device. If some of the table lies elsewhere, the
+//! table is read again when the daemon answers; the process that waits for that holds nothing
+//! either.
 
 use super::devices;
 use crate::Failure;
@@ -36,15 +36,15 @@ const READ_PARTITIONS: libc::c_ulong = 0x125f;
 
 /// The bytes of either end of a volume that are given to the process.
 const EDGE_BYTES: u64 = 64 << 10;
-/// The exit status of one that was asked for other bytes.
+/// The exit status of a process that was asked for other bytes.
 const ASKED_FOR_MORE: i32 = 9;
 
-/// The first and last bytes of a volume, as far as they can be read now.
+/// The first and last bytes of a volume, as far as readable now.
 #[derive(Default)]
 pub struct Edges(Vec<(u64, Vec<u8>)>);
 
 impl Edges {
-    /// Reads them.
+    /// Reads the edges of a volume.
     pub async fn read<D: Device>(gate: &Gate<D>) -> Edges {
         let len = EDGE_BYTES.min(gate.bytes());
         let mut edges = Vec::new();
@@ -56,7 +56,7 @@ impl Edges {
         Edges(edges)
     }
 
-    /// Each with its place and its length before it.
+    /// Encodes each edge with its place and its length before the bytes.
     fn encode(&self) -> Vec<u8> {
         let edges = self.0.iter().map(|(at, bytes)| {
             let head = [*at, bytes.len() as u64].map(u64::to_le_bytes);
@@ -78,7 +78,7 @@ impl Edges {
         Some(Edges(edges))
     }
 
-    /// The bytes of `extent`, if one of them has all.
+    /// The bytes of `extent`, if one edge has all of these.
     fn get(&self, extent: Extent) -> Option<&[u8]> {
         self.0.iter().find_map(|(at, bytes)| {
             let skip = extent.start.byte().checked_sub(*at)?;
@@ -88,8 +88,8 @@ impl Edges {
     }
 }
 
-/// Has a process start a device of a volume with these edges: what the driver answered, and
-/// whether the table is to be read again.
+/// Starts a device of a volume with these edges, by a process. Returns the driver's answer: true if
+/// the table is to be read again.
 pub fn begun(id: u32, edges: &Edges) -> io::Result<Result<bool, i32>> {
     let mut process = process(BEGIN, id);
     let mut begun = process
@@ -97,7 +97,7 @@ pub fn begun(id: u32, edges: &Edges) -> io::Result<Result<bool, i32>> {
         .stdout(Stdio::piped())
         .spawn()?;
     if let Some(mut into) = begun.stdin.take() {
-        // One that has ended says why.
+        // A process that has ended reports the cause.
         let _ = into.write_all(&edges.encode());
     }
     let ended = begun.wait_with_output()?;
@@ -158,7 +158,7 @@ pub fn begin(id: u32) -> Result<(), Failure> {
             has_started: Cell::new(false),
         });
         match starter.start(&inner, &local, info).await {
-            // At once, so that what comes now waits for the daemon.
+            // At once, so that later requests wait for the daemon.
             Ok(Ok(_)) => {
                 let more = starter.asked_for_more.get();
                 std::process::exit(if more { ASKED_FOR_MORE } else { 0 })
@@ -200,7 +200,7 @@ impl Starter {
                     let buf = pool.get(request.bytes()).await;
                     answer = Some(starter.answer(extent, buf));
                 }
-                // What else is asked waits for the daemon.
+                // Other requests wait for the daemon.
             });
         }
         let mut ask = Control::of(Command::Start, info.id);

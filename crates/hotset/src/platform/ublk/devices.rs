@@ -9,16 +9,16 @@ use ublk::uapi::block_device;
 use ublk::{Command, Control, DeviceInfo, Found, State, is_marked, mark_of_name};
 use uring::ublk_control;
 
-/// Where a file for each device has the name of its volume, as udev's rules read it.
+/// The directory of a file for each device, with the name of its volume, for udev's rules.
 const NAMES: &str = "/run/hotset/ublk";
-/// The line in it, before the name.
+/// The start of the line with the name.
 const NAME: &str = "HOTSET_NAME=";
-/// The line of a device that was removed while it was in use, before its number and those of its
-/// partitions.
+/// The start of the line of a device that was removed while in use. The numbers of the device and
+/// of its partitions follow.
 const REMOVED: &str = "HOTSET_REMOVED=";
-/// The line of a device whose partitions were not looked for.
+/// The line of a device without a search for partitions so far.
 const UNREAD: &str = "HOTSET_UNREAD=1\n";
-/// What a device is called whose volume is not recorded.
+/// The name of a device without a recorded volume.
 const NAMELESS: &str = "?";
 
 /// Every device of ublk's driver, of other programs too.
@@ -34,7 +34,7 @@ pub fn all() -> IoResult<Vec<DeviceInfo>> {
     for id in numbers {
         let mut ask = Control::of(Command::GetInfo, id);
         ask.buffer = vec![0; DeviceInfo::BYTES];
-        // One may go meanwhile.
+        // A device may go meanwhile.
         let info = ublk_control(ask)?.ok();
         found.extend(info.and_then(|bytes| DeviceInfo::decode(&bytes)));
     }
@@ -42,7 +42,7 @@ pub fn all() -> IoResult<Vec<DeviceInfo>> {
     Ok(found)
 }
 
-/// The same, with the volumes that they were made for where that is recorded.
+/// Every device, with the volume recorded for it, if any.
 pub fn found() -> IoResult<Vec<Found>> {
     let all = all()?.into_iter();
     Ok(all.map(|info| (info, name(info.id))).collect())
@@ -58,22 +58,22 @@ pub fn ours() -> IoResult<Vec<(String, DeviceInfo)>> {
     Ok(found.collect())
 }
 
-/// Who serves a device: whether it is live, and its process is there.
+/// True if a device is live and its process runs.
 pub fn is_served(info: &DeviceInfo) -> bool {
     info.state == State::Live && runs(info.pid)
 }
 
-/// Whether a process runs: one that has ended, and that nobody has asked about, does not.
+/// True if a process runs; a process that has ended, but still has an entry, does not.
 pub fn runs(pid: i32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return false;
     };
-    // The name before it may hold anything.
+    // The process's name before the state may contain any character.
     let state = stat.rsplit(')').next().unwrap_or_default().trim_start();
     pid > 0 && !state.starts_with(['Z', 'X'])
 }
 
-/// Names a device for udev. With `unread` it is noted that its partitions were not looked for.
+/// Records the name of a device for udev. `unread`: its partitions have not been looked for.
 pub fn record(id: u32, name: &str, unread: bool) -> IoResult {
     let file = file(id);
     let note = if unread { UNREAD } else { "" };
@@ -86,7 +86,7 @@ pub fn record(id: u32, name: &str, unread: bool) -> IoResult {
     })
 }
 
-/// Whether a daemon ended before the partitions of a device were looked for.
+/// True if a daemon ended before a search for the device's partitions.
 pub fn is_unread(id: u32) -> bool {
     line(id, UNREAD.trim_end()).is_some()
 }
@@ -97,16 +97,16 @@ pub fn announce(id: u32) {
     let _ = fs::write(format!("/sys/block/{}/uevent", block_device(id)), "change");
 }
 
-/// Takes the name of a device that is gone away. That of one that is still mounted stays, as a
-/// record of what is to be unmounted.
+/// Removes the record of a device that is gone. The record of a device that is still mounted stays,
+/// for the unmount.
 pub fn forget(id: u32) {
     if still_mounted(id).is_none() {
-        // What is left names nothing.
+        // A file that is left names nothing.
         let _ = fs::remove_file(file(id));
     }
 }
 
-/// Notes that a device is about to be removed though it is in use.
+/// Notes that a device is about to be removed while in use.
 pub fn record_removal(id: u32) {
     let about = PathBuf::from(format!("/sys/block/{}", block_device(id)));
     let parts = fs::read_dir(&about).into_iter().flatten().flatten();
@@ -119,13 +119,13 @@ pub fn record_removal(id: u32) {
     }
 }
 
-/// Where a device that was removed is still mounted.
+/// The mount point of a removed device that is still mounted.
 pub fn still_mounted(id: u32) -> Option<PathBuf> {
     line(id, REMOVED)?.split(' ').find_map(mounts::mounted)
 }
 
-/// The devices that were removed and are still mounted: the volume, the number of the device,
-/// and where.
+/// The devices that were removed and are still mounted: the volume, the number of the device, and
+/// the mount point.
 pub fn removed() -> Vec<(String, u32, PathBuf)> {
     let Ok(files) = fs::read_dir(NAMES) else {
         return Vec::new();
@@ -147,19 +147,19 @@ pub fn removed() -> Vec<(String, u32, PathBuf)> {
     mounted
 }
 
-/// The volume that a device was made for, if it is one of hotset's.
+/// The volume recorded for a device, if the device is one of hotset's.
 pub fn name(id: u32) -> Option<String> {
     line(id, NAME)
 }
 
-/// What is recorded of a device in the line that begins so.
+/// The rest of the line that starts with `begins` in the record of a device.
 fn line(id: u32, begins: &str) -> Option<String> {
     let text = fs::read_to_string(file(id)).ok()?;
     let found = text.lines().find_map(|line| line.strip_prefix(begins));
     found.map(str::to_owned)
 }
 
-/// Whether the block device is mounted, or in use by what wants no other user.
+/// True if the block device is mounted, or opened for exclusive use.
 pub fn in_use(id: u32) -> io::Result<bool> {
     use std::os::unix::fs::OpenOptionsExt;
     let path = format!("/dev/{}", block_device(id));

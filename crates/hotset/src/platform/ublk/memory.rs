@@ -5,9 +5,9 @@ const PR_SET_IO_FLUSHER: libc::c_int = 57;
 /// Of Linux's `include/uapi/linux/capability.h`: locks memory without a limit.
 const CAP_IPC_LOCK: u32 = 14;
 
-/// Keeps this process from waiting for a write to its own devices: memory that it takes is not
-/// made free by one, and what it has is not swapped out. Either is refused to a process without
-/// the right, which can do without.
+/// Keeps this process from waiting for a write to its own devices: the kernel frees no memory for
+/// the process by such a write, and swaps none of its memory out. A process without the right is
+/// refused either, and can do without.
 pub fn keep() {
     // SAFETY: no pointers are involved.
     unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };

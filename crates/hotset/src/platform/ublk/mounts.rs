@@ -12,9 +12,9 @@ const MOUNTS: &str = "/proc/self/mountinfo";
 pub struct Mount {
     /// The number of its device.
     pub number: String,
-    /// Where it is mounted.
+    /// The mount point.
     pub at: PathBuf,
-    /// What is mounted, as the file system calls it.
+    /// The source, as the file system calls it.
     pub source: String,
     /// The options of the file system.
     pub options: String,
@@ -59,7 +59,7 @@ fn unescaped(text: &str) -> String {
     escapes.into_iter().fold(text.to_owned(), replace)
 }
 
-/// The mount that a file is in.
+/// The mount of a file.
 pub fn of(path: &Path) -> Option<Mount> {
     const MOUNT_ID: libc::c_uint = 0x1000;
     let name = CString::new(path.as_os_str().as_bytes()).ok()?;
@@ -83,7 +83,7 @@ pub fn of(path: &Path) -> Option<Mount> {
     mounts().find_map(|(id, mount)| is_it(id).then_some(mount))
 }
 
-/// Where the block device with this number is mounted.
+/// The mount point of the block device with this number.
 pub fn mounted(number: &str) -> Option<PathBuf> {
     mounts().find_map(|(_, mount)| (mount.number == number).then_some(mount.at))
 }

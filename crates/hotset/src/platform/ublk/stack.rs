@@ -1,7 +1,7 @@
-//! What lies below a file or block device: partitions, loop devices, md, device mapper and file
+//! The layers below a file or block device: partitions, loop devices, md, device mapper and file
 //! systems, down to the devices of ublk.
 //!
-//! A daemon that had its own device below one of its devices would wait for itself: it could
+//! A daemon with its own device below one of its devices would wait for itself: the daemon could
 //! neither stop nor be killed.
 
 use super::{devices, mounts};
@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use ublk::uapi::block_device;
 use ublk::{State, is_marked};
 
-/// Refuses a place for data of a daemon that has a device of its own below it, or one that waits
-/// for a daemon.
+/// Refuses a place for data of a daemon above a device of that daemon, or above one that waits for
+/// a daemon.
 pub fn refuse_own(path: &Path) -> IoResult {
     let below = below(path);
     if below.is_empty() {
@@ -44,7 +44,7 @@ pub fn refuse_own(path: &Path) -> IoResult {
     Err(IoError::new(Kind::Invalid, what).on(path.display().to_string()))
 }
 
-/// What is wrong with a configuration whose data lies on block devices of its own volumes.
+/// The problems of a configuration with data on block devices of its own volumes.
 pub fn problems(config: &Config) -> Vec<Problem> {
     let paths = config
         .devices
@@ -102,7 +102,8 @@ impl Walk {
         {
             return;
         }
-        // A file system without one device of its own, such as btrfs or an overlay, names it.
+        // The mount names the place of a file system without one device of its own, such as btrfs
+        // or an overlay.
         let options = mount.iter().flat_map(|mount| mount.options.split(','));
         let upper = options.filter_map(|option| option.strip_prefix("upperdir="));
         let source = mount.iter().map(|mount| mount.source.as_str());
@@ -115,13 +116,13 @@ impl Walk {
         self.known(&format!("{}:{}", libc::major(device), libc::minor(device)))
     }
 
-    /// Goes into a device by its number, if sysfs knows it.
+    /// Visits a device by its number, if sysfs knows the number.
     fn known(&mut self, number: &str) -> bool {
         let about = fs::canonicalize(format!("/sys/dev/block/{number}"));
         about.map(|about| self.device(&about)).is_ok()
     }
 
-    /// Goes into the device that has this directory of sysfs.
+    /// Visits the device with this directory of sysfs.
     fn device(&mut self, about: &Path) {
         if !self.seen.insert(about.to_owned()) {
             return;
