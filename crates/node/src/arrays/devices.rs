@@ -22,7 +22,7 @@ pub struct Devices<P: Platform> {
     /// Names of devices that are being opened or released.
     pub(super) leased: RefCell<BTreeSet<Name>>,
     pub(crate) running: RefCell<Vec<Rc<Running>>>,
-    /// Arrays whose last start failed, each with the reason.
+    /// Arrays that failed to start at the last attempt, each with the reason.
     pub(crate) inactive: RefCell<BTreeMap<Name, (config::Array, String)>>,
     pub(super) stopped: Cell<bool>,
     pub(super) itself: Weak<Devices<P>>,

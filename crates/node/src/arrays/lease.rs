@@ -12,7 +12,7 @@ use control::config::Name;
 use std::ops::Deref;
 use std::rc::Rc;
 
-/// A name that nobody else can open, until dropped.
+/// A name that has no other user, until this is dropped.
 pub(super) struct Reserved<P: Platform> {
     devices: Rc<Devices<P>>,
     name: Name,
