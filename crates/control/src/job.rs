@@ -14,7 +14,7 @@ pub enum JobKind {
     Replace,
     /// Copies, or data and parity, are made to agree after a crash.
     Resync,
-    /// All that an array holds twice is compared.
+    /// All copies, or data and parity, of an array are compared.
     Scrub,
     /// A volume gives up its log, once all dirty data is written back.
     Detach,

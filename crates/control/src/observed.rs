@@ -36,7 +36,7 @@ pub struct Observed {
     pub blocks_hit: u64,
     /// 4 KiB blocks read that were not in the pool.
     pub blocks_missed: u64,
-    /// Of the blocks missed, those read by sequential streams, which are not promoted.
+    /// Blocks missed by reads of sequential streams, which are not promoted.
     #[serde(default)]
     pub blocks_streamed: u64,
     /// Bytes written to the pool after a miss.

@@ -76,7 +76,7 @@ pub enum Request {
         volume: String,
         /// The device that leaves.
         device: String,
-        /// The device that replaces it.
+        /// Its replacement.
         by: NamedOrNew,
     },
     /// Holds back a volume's changes and makes its origin durable.

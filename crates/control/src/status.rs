@@ -240,7 +240,7 @@ pub struct Array {
     /// Time until the next automatic scrub, if there is one.
     #[serde(default)]
     pub scrub_due_s: Option<u64>,
-    /// Bytes whose data is lost; reads of them fail until they are written.
+    /// Bytes with lost data, which cannot be read until they are written.
     pub lost_bytes: u64,
     /// Reason why writes are refused, if they are.
     pub down: Option<String>,

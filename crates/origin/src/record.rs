@@ -42,7 +42,7 @@ pub(crate) fn is_plain(value: u64, len: Sectors) -> bool {
 /// The hashes that a place may have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Allowed {
-    /// One of these.
+    /// These hashes alone.
     These(Vec<u64>),
     /// Any: hotset itself has changed the place without known content.
     Any,

@@ -50,7 +50,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// A clause that says this of the device at `place`.
+    /// The fault of the device at `place`, as a clause.
     pub fn of(self, place: &str) -> String {
         match self {
             Reason::Unproved => format!("nothing proves that {place} is its origin ({self})"),

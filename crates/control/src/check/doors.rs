@@ -138,7 +138,7 @@ fn attachments(config: &Config, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Checks the parameters that only sockets of virtual machines have, and those that they lack.
+/// Checks parameters that only sockets of virtual machines have, or that only other sockets have.
 fn guest(listen: &Listen, problems: &mut Vec<Problem>) {
     if listen.vhost_user.is_none() {
         if let Some(volume) = &listen.volume {

@@ -1,4 +1,4 @@
-//! Checks that write-back volumes have the devices and limits they need.
+//! Checks the devices and limits of write-back volumes.
 
 use super::arrays::{domain, shares};
 use crate::config::{At, Config, Name, Volume, VolumeMode};
