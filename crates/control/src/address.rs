@@ -19,12 +19,12 @@ pub struct NbdUri {
 }
 
 impl NbdUri {
-    /// Whether `text` is meant as a URI rather than a path.
+    /// True if `text` is a URI rather than a path.
     pub fn is_uri(text: &str) -> bool {
         text.starts_with("nbd") && text.contains("://")
     }
 
-    /// The export, by one name whatever links its socket has, and however its host is written.
+    /// Identity of the export: one text however the links of its socket and its host are written.
     pub fn place(&self) -> String {
         match &self.address {
             Address::Unix(path) => {
@@ -36,7 +36,7 @@ impl NbdUri {
         }
     }
 
-    /// The name that a server's certificate must be for.
+    /// The name for which a server's certificate must be valid.
     pub fn host(&self) -> &str {
         match &self.address {
             Address::Unix(_) => "localhost",
@@ -47,7 +47,7 @@ impl NbdUri {
         }
     }
 
-    /// Reads a URI; the error says what is wrong with it.
+    /// Reads a URI. The error names the faulty part.
     pub fn parse(text: &str) -> Result<NbdUri, String> {
         if let Some(rest) = text.strip_prefix("nbd+unix://") {
             let (export, query) = rest
@@ -150,7 +150,7 @@ impl TcpAddress {
             .ok_or_else(|| "write an IP address and a port, such as \"127.0.0.1:10809\"".into())
     }
 
-    /// Whether only this machine can reach it.
+    /// True if the address can be reached from this machine alone.
     pub fn is_loopback(self) -> bool {
         self.0.ip().is_loopback()
     }

@@ -1,7 +1,7 @@
-//! What is wrong with a configuration, all of it at once.
+//! Finds all problems of a configuration at once.
 //!
-//! [`agreement`] looks at the configuration alone; [`devices`] and [`sockets`] ask this
-//! machine about its files and sockets, change nothing, and hold nothing afterwards.
+//! [`agreement`] checks the configuration alone. [`devices`] and [`sockets`] look at the files and
+//! sockets of this machine; both change nothing, and hold nothing open afterwards.
 
 mod agreement;
 mod arrays;
@@ -23,10 +23,10 @@ use crate::place::Place;
 use crate::problem::Problem;
 use std::path::Path;
 
-/// Reads `files` and checks them against themselves, the names of the drive models
-/// there are, and this machine's sockets, where `is_listened` says whether a process listens on
-/// the unix socket at a path. Problems are in the order of their lines. What is wrong with
-/// devices keeps nobody from being served ([`lacking`]).
+/// Reads `files`, then checks them against themselves, the names of the drive models `drives`, and
+/// the sockets of this machine. `is_listened` tests for a listener on the unix socket at a path.
+/// Problems are in the order of their lines. Problems of devices do not stop a start; see
+/// [`lacking`].
 pub fn check(
     files: &Files,
     drives: &[&str],
@@ -39,7 +39,7 @@ pub fn check(
     })
 }
 
-/// As [`check`], but for ports: who is about to listen waits for one that is about to be free.
+/// As [`check`], but without the ports: a daemon about to listen waits for a port about to be free.
 pub fn check_to_serve(
     files: &Files,
     drives: &[&str],
@@ -51,8 +51,8 @@ pub fn check_to_serve(
     })
 }
 
-/// What this machine lacks at the moment, in seconds since 1970 `now`: volumes wait for it, pools
-/// and arrays go without, clients are refused.
+/// Resources that this machine lacks at `now`, in seconds since 1970. Volumes wait for these
+/// resources, pools and arrays run without, clients are refused.
 pub fn lacking(config: &Config, now: u64) -> Vec<Problem> {
     let mut found = Vec::new();
     devices(config, &mut found);
@@ -61,13 +61,13 @@ pub fn lacking(config: &Config, now: u64) -> Vec<Problem> {
     found
 }
 
-/// As [`check`], but for this machine, which may be in use.
+/// As [`check`], but without this machine, which may be in use.
 pub fn check_alone(files: impl Into<Files>, drives: &[&str]) -> Result<Config, Vec<Problem>> {
     judge(&files.into(), drives, |_, _| ())
 }
 
-/// What is wrong with `after`, where devices are `at`, and is not with `before`: what the change
-/// from one to the other is to be refused for.
+/// Problems of `after` that `before` does not have, with each device at the place `at`. A change
+/// from `before` to `after` is refused for these.
 pub fn new_problems(
     before: &Config,
     after: &Config,
@@ -80,7 +80,7 @@ pub fn new_problems(
         found
     };
     let old = all(before);
-    // A line may have moved.
+    // Lines are not compared: a line may have moved.
     let is_old = |new: &Problem| {
         old.iter()
             .any(|o| o.what == new.what && o.remedy == new.remedy)
@@ -89,8 +89,8 @@ pub fn new_problems(
     new.collect()
 }
 
-/// What keeps `after` from taking the place of `before`: whatever `check` finds in these files
-/// alone, and did not before.
+/// Reasons against a replacement of `before` by `after`: all problems of these files alone that
+/// `before` does not have.
 pub fn new_problems_of(before: &Files, after: &Files) -> Vec<Problem> {
     let mut unreadable = Vec::new();
     let after = after.parse(&mut unreadable);
@@ -101,7 +101,7 @@ pub fn new_problems_of(before: &Files, after: &Files) -> Vec<Problem> {
     new_problems(&before.parse(&mut Vec::new()), &after, &[], &Place::of)
 }
 
-/// What is possible and hardly meant.
+/// Configurations that are valid but hardly intended.
 pub fn warnings(config: &Config) -> Vec<Problem> {
     let mut found = Vec::new();
     arrays::warn(config, &mut found);
@@ -117,7 +117,7 @@ fn judge(
 ) -> Result<Config, Vec<Problem>> {
     let mut problems = Vec::new();
     let config = files.parse(&mut problems);
-    // A section that could not be read would be missed by those that name it.
+    // Sections that refer to an unreadable one would be reported too.
     if problems.is_empty() {
         agreement(&config, drives, &mut problems);
     }

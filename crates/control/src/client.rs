@@ -14,18 +14,18 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a daemon may take to answer before it is asked whether it answers at all, and then
-/// to answer that. That it hangs is reported within 5 s.
+/// Time limit of a reply, after which the client sends a ping; and time limit of the ping's reply.
+/// A daemon that hangs is thus reported within 5 s.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// The times that of who asks for a change.
+/// Factor of [`TIMEOUT`] for the reply to a change.
 const CHANGE_PATIENCE: u32 = 15;
-/// The first and the longest pause between two looks at a change that is waited for.
+/// First and longest pause between two questions for the outcome of a change.
 const LOOK_PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_secs(1)];
-/// How long a connection is kept between such looks: it is one of few.
+/// Longest time that a connection is kept between such questions: connections are few.
 const KEPT_MAX: Duration = Duration::from_millis(500);
-/// After this time it is said that a change takes a while.
+/// Time after which the client reports that a change takes a while.
 const SILENT_MAX: Duration = Duration::from_secs(2);
-/// How many looks in a row may fail.
+/// Most questions in a row that may fail.
 const LOOKS_FAILED_MAX: u32 = 10;
 
 /// A connection to a daemon.
@@ -35,17 +35,17 @@ pub struct Client {
     stream: BufReader<UnixStream>,
 }
 
-/// Why a request failed.
+/// Reason of a failed request.
 #[derive(Debug)]
 pub enum Error {
-    /// There is no talking to the daemon.
+    /// The daemon cannot be reached.
     Unreachable(PathBuf, io::Error),
-    /// It refused.
+    /// The daemon refused the request.
     Refused(String),
 }
 
 impl Error {
-    /// Whether a daemon has the socket and does not answer.
+    /// True if a daemon has the socket and does not answer.
     pub fn is_silence(&self) -> bool {
         matches!(self, Error::Unreachable(_, cause) if cause.kind() == io::ErrorKind::WouldBlock)
     }
@@ -87,7 +87,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Client {
-    /// Connects to the daemon whose control socket is `path`.
+    /// Connects to the daemon with the control socket `path`.
     pub fn connect(path: &Path) -> Result<Client, Error> {
         Client::within(path, TIMEOUT)
     }
@@ -113,7 +113,7 @@ impl Client {
         self.stream.get_mut().write_all(line.as_bytes())
     }
 
-    /// The rest of a line, of which that is there already.
+    /// Receives the rest of a line, whose beginning is in `line`.
     fn receive(&mut self, line: &mut String) -> io::Result<Reply> {
         if self.stream.read_line(line)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -121,9 +121,10 @@ impl Client {
         Ok(serde_json::from_str(line)?)
     }
 
-    /// A volume may take hours to give up its log: whoever answers others is waited for.
+    /// Sends `request` and waits for the reply. A volume may take hours to drain its log, so the
+    /// wait lasts as long as the daemon answers pings.
     fn exchange(&mut self, request: &Request) -> io::Result<Reply> {
-        // What a busy daemon has taken it carries out, so that it is not given up at once.
+        // A busy daemon carries out each change that it has taken, so the client waits longer.
         let patience = match request.is_change() || matches!(request, Request::Change { .. }) {
             true => self.timeout * CHANGE_PATIENCE,
             false => self.timeout,
@@ -134,14 +135,14 @@ impl Client {
         loop {
             match self.receive(&mut line) {
                 Err(cause) if cause.kind() == io::ErrorKind::WouldBlock && self.answers() => {}
-                // One that is turned away has an answer, though its request was not taken.
+                // A refused connection gets a reply, though its request was not read.
                 Ok(reply) => return Ok(reply),
                 Err(cause) => return Err(sent.err().unwrap_or(cause)),
             }
         }
     }
 
-    /// Whether the daemon answers what takes no time.
+    /// True if the daemon answers a ping.
     fn answers(&self) -> bool {
         let other = Client::within(&self.path, self.timeout);
         other.is_ok_and(|mut other| {
@@ -151,7 +152,7 @@ impl Client {
         })
     }
 
-    /// The connection, which lasts as long as anybody has it open.
+    /// The connection, which lasts until its last file descriptor is closed.
     pub fn connection(&self) -> BorrowedFd<'_> {
         self.stream.get_ref().as_fd()
     }
@@ -165,15 +166,15 @@ impl Client {
         }
     }
 
-    /// Has `request` carried out.
+    /// Asks for `request` and waits for its end.
     pub fn command(&mut self, request: &Request) -> Result<(), Error> {
         self.ask(request).map(drop)
     }
 
-    /// Has a change carried out in its turn, and the files of the configuration say the same
-    /// unless it is `temporary`; what it has come to. The daemon goes on with it whether or not
-    /// this client stays. `waits` is notified once, if it takes a while: the change's name, and how
-    /// many come before it.
+    /// Makes a change in its turn and returns its result. The files of the configuration are
+    /// changed too, unless the change is `temporary`. The daemon goes on with the change even if
+    /// this client leaves. If the change takes a while, `waits` is called once, with the name of
+    /// the change and the number of changes before it.
     pub fn change(
         &mut self,
         request: &Request,
@@ -191,7 +192,7 @@ impl Client {
         self.outcome(&name, Some(waits))
     }
 
-    /// Waits for what has come of a change.
+    /// Waits for the result of a change.
     pub fn outcome(
         &mut self,
         name: &str,
@@ -240,7 +241,7 @@ impl Client {
         }
     }
 
-    /// The report, over the time since the last call.
+    /// The report; rates are over the time since the last call.
     pub fn status(&mut self) -> Result<Status, Error> {
         match self.ask(&Request::Status)? {
             Reply::Status(status) => Ok(*status),
@@ -248,7 +249,7 @@ impl Client {
         }
     }
 
-    /// The configuration that it runs; its files are those that it was read from.
+    /// The configuration that the daemon runs, with the files that it was read from.
     pub fn configuration(&mut self) -> Result<Config, Error> {
         let running = match self.ask(&Request::Configuration)? {
             Reply::Configuration(running) => running,
@@ -265,7 +266,7 @@ impl Client {
         Ok(config)
     }
 
-    /// Has it read its configuration again; what has changed.
+    /// Makes the daemon reload its configuration. Returns a line for each change.
     pub fn reload(&mut self) -> Result<Vec<String>, Error> {
         match self.change(&Request::Reload, true, |_, _| ())? {
             Reply::Reloaded(steps) => Ok(steps),
@@ -273,7 +274,7 @@ impl Client {
         }
     }
 
-    /// What was observed of a volume.
+    /// Observations of a volume, for advice.
     pub fn observe(&mut self, volume: &str) -> Result<Observed, Error> {
         let volume = volume.to_owned();
         match self.ask(&Request::Observe { volume })? {
@@ -282,7 +283,7 @@ impl Client {
         }
     }
 
-    /// Why a volume, and a range of its bytes, is cached or not.
+    /// Explains why a volume, and a range of its bytes, is cached or not.
     pub fn explain(&mut self, volume: &str, range: Option<(u64, u64)>) -> Result<Explained, Error> {
         let volume = volume.to_owned();
         match self.ask(&Request::Explain { volume, range })? {
@@ -304,8 +305,8 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::thread;
 
-    /// Asks a daemon that takes three times as long as is waited for, and in the middle of a
-    /// line; others it answers at once, or not at all.
+    /// Asks a daemon that takes three times the client's time limit, and pauses in the middle of a
+    /// line. Its replies to `others` come at once, or never.
     fn asked(others: bool) -> Result<Reply, Error> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("control");
@@ -316,7 +317,7 @@ mod tests {
         thread::spawn(move || {
             first.write_all(b"\"do").unwrap();
             thread::sleep(3 * timeout);
-            // Whoever has given up does not read it.
+            // A client that has given up does not read this.
             let _ = first.write_all(b"ne\"\n");
         });
         thread::spawn(move || {
@@ -324,7 +325,7 @@ mod tests {
                 let mut other = other.unwrap();
                 match others {
                     true => {
-                        // Closed before it is read, the request would fail.
+                        // A connection closed before its request is read would fail the request.
                         BufReader::new(&other)
                             .read_line(&mut String::new())
                             .unwrap();

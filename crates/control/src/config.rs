@@ -1,4 +1,4 @@
-//! The configuration file: what it may say, and reading it.
+//! The configuration file: its sections and parameters, and the reader.
 //!
 //! Each parameter is defined once, in the table below. The table makes the
 //! types, the reader with its errors, and the tables of `docs/configuration.md`.
@@ -176,8 +176,8 @@ sections! {
     }
 }
 
-/// A configuration whose every value is valid by itself; see [`crate::check`]
-/// for whether they agree with each other and with the machine.
+/// A configuration in which every value is valid by itself. [`crate::check`] checks the values
+/// against each other and the machine.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The process.
@@ -188,17 +188,17 @@ pub struct Config {
     pub arrays: Vec<Array>,
     /// Caches.
     pub pools: Vec<Pool>,
-    /// What is served.
+    /// Volumes to serve.
     pub volumes: Vec<Volume>,
-    /// What is a block device of this machine.
+    /// Volumes as block devices of this machine.
     pub attachments: Vec<Attach>,
-    /// Where the rest is served.
+    /// Sockets of all other frontends.
     pub listeners: Vec<Listen>,
-    /// The files that it was read from, where it was any.
+    /// The files of this configuration; none if it was read from a text alone.
     pub files: Files,
 }
 
-/// The name of each section in the file, and whether it may be repeated.
+/// The name of each section in the file, and true if the section may be repeated.
 const SECTIONS: [(&str, bool); 7] = [
     ("daemon", false),
     ("device", true),
@@ -209,15 +209,15 @@ const SECTIONS: [(&str, bool); 7] = [
     ("listen", true),
 ];
 
-/// What one file says.
+/// The content of one file.
 pub(crate) struct Part {
     pub(crate) config: Config,
     /// The line of its `[daemon]`, if it has one.
     pub(crate) daemon: Option<u32>,
 }
 
-/// Reads a configuration. Appends what is wrong with it; the configuration then
-/// lacks the sections concerned, and only the problems are of use.
+/// Reads a configuration. Appends the problems found; the configuration then lacks the sections
+/// concerned, and only the problems are of use.
 pub fn parse(text: &str, problems: &mut Vec<Problem>) -> Config {
     part(text, problems).config
 }
@@ -232,7 +232,7 @@ pub(crate) fn part(text: &str, problems: &mut Vec<Problem>) -> Part {
         let remedy = "correct the TOML (https://toml.io)";
         problems.push(Problem::new(line, error.message().trim(), remedy));
     }
-    // What was made up to go on after an error would only cause more of them.
+    // After an error, replacement values would only cause more errors.
     let nothing = DeTable::new();
     let root = if problems.len() == before {
         document.get_ref()
@@ -379,7 +379,7 @@ impl Volume {
         alone(text, Volume::TITLE, Volume::read)
     }
 
-    /// The mode that it has: pass-through while it is off.
+    /// The mode in force: pass-through while the volume is off.
     pub fn in_force(&self) -> VolumeMode {
         self.mode.value.unless(self.off.value)
     }
@@ -394,11 +394,11 @@ impl Attach {
 
 /// A section as the documentation shows it.
 pub struct Reference {
-    /// Its title, with brackets.
+    /// The title, with brackets.
     pub title: &'static str,
-    /// Its purpose.
+    /// The purpose of the section.
     pub about: &'static str,
-    /// Its parameters.
+    /// The parameters of the section.
     pub rows: Vec<Row>,
 }
 

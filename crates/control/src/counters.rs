@@ -1,8 +1,8 @@
-//! Counters as reports have them: under their names in JSON, by themselves here.
+//! Counters of reports: by name in JSON, by [`Counter`] in code.
 //!
-//! Invariant: each is there once, in the order of `Counter::ALL`.
+//! Invariant: each counter is there once, in the order of `Counter::ALL`.
 //!
-//! Those that this version does not know are left out when a report is read.
+//! Counters that this version does not know are left out when a report is read.
 
 use cache::Counter;
 use serde::de::{DeserializeSeed, MapAccess, Visitor};
@@ -15,22 +15,22 @@ use std::ops::Index;
 pub struct Counters(Vec<(Counter, u64)>);
 
 impl Counters {
-    /// The name and the meaning of each.
+    /// The name and the meaning of each counter.
     pub fn described() -> impl Iterator<Item = (&'static str, &'static str)> {
         let all = Counter::ALL.iter();
         all.map(|counter| (counter.name(), counter.help()))
     }
 
-    /// One of them; 0 if it is not there.
+    /// The value of a counter; 0 if it is absent.
     pub fn value(&self, counter: Counter) -> u64 {
-        // Of a whole report each is at its place.
+        // In a whole report, each counter has its own place.
         match self.0.get(counter as usize) {
             Some((found, n)) if *found == counter => *n,
             _ => self.find(|other| other == counter).copied().unwrap_or(0),
         }
     }
 
-    /// The one of that name, if it is there.
+    /// The value of the counter `name`, if present.
     pub fn get(&self, name: &str) -> Option<&u64> {
         self.find(|counter| counter.name() == name)
     }
@@ -40,12 +40,12 @@ impl Counters {
         found.map(|(_, n)| n)
     }
 
-    /// All of them, with their names.
+    /// All counters, with their names.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.0.iter().map(|(counter, n)| (counter.name(), *n))
     }
 
-    /// The same without those that are not among `kept`.
+    /// The counters that are among `kept`.
     pub fn only(&self, kept: &[Counter]) -> Counters {
         let kept = self.0.iter().filter(|(counter, _)| kept.contains(counter));
         Counters(kept.copied().collect())
@@ -103,7 +103,7 @@ impl<'de> Visitor<'de> for Map {
     }
 }
 
-/// A name, which is likely that of the counter of this number.
+/// A name, most likely that of the counter with this number.
 struct Key(usize);
 
 impl<'de> DeserializeSeed<'de> for Key {

@@ -1,44 +1,44 @@
-//! By what volumes are reached, as a configuration says.
+//! The frontends of volumes, by the configuration.
 
 use crate::config::{Attach, Config, Listen};
 use std::path::PathBuf;
 
-/// The doors of a volume.
+/// The frontends of a volume.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Doors {
-    /// It is an NBD export.
+    /// True if the volume is an NBD export.
     pub nbd: bool,
-    /// It is a block device of this machine.
+    /// Queues of the volume's block device on this machine, if there is one.
     pub ublk: Option<Queues>,
-    /// It is a disk of virtual machines.
+    /// Disks of virtual machines that show the volume.
     pub guests: Vec<Guest>,
 }
 
 /// The hardware queues of a block device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Queues {
-    /// How many.
+    /// Number of queues.
     pub count: u32,
-    /// Requests at a time, of each.
+    /// Most requests in flight of each queue.
     pub depth: u32,
 }
 
 /// A virtual machine's disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Guest {
-    /// Where its monitor connects.
+    /// Socket for the machine's monitor.
     pub socket: PathBuf,
-    /// Requests at a time.
+    /// Most requests in flight.
     pub depth: u32,
 }
 
 impl Doors {
-    /// Whether there is one that is not NBD.
+    /// True if there is a frontend other than NBD.
     pub fn has_own(&self) -> bool {
         self.ublk.is_some() || !self.guests.is_empty()
     }
 
-    /// Those that are here and there.
+    /// Frontends in both `self` and `others`.
     pub fn common(&self, others: &Doors) -> Doors {
         let is_there = |guest: &&Guest| others.guests.contains(guest);
         Doors {
@@ -57,7 +57,7 @@ impl Config {
             .filter_map(|listen| Some((listen.guest_volume()?, listen)))
     }
 
-    /// The doors of a volume: NBD unless it has another, or if it is shared.
+    /// The frontends of a volume. NBD is one if the volume has no other, or is shared.
     pub fn doors(&self, volume: &str) -> Doors {
         let attached = self.attachments.iter().find(|a| a.ublk.as_str() == volume);
         let guests = self.guests().filter(|(name, _)| name == volume);
@@ -76,14 +76,14 @@ impl Config {
         doors
     }
 
-    /// How many doors there are that are not NBD.
+    /// Number of frontends other than NBD.
     pub fn own_doors(&self) -> usize {
         self.attachments.len() + self.guests().count()
     }
 }
 
 impl Attach {
-    /// Those of its device.
+    /// The queues of the block device.
     pub fn queues(&self) -> Queues {
         Queues {
             count: self.queues.value,
@@ -93,7 +93,7 @@ impl Attach {
 }
 
 impl Listen {
-    /// The volume that a virtual machine has here; none if this is for NBD.
+    /// The volume of the virtual machine on this socket; `None` for a listener of NBD.
     pub fn guest_volume(&self) -> Option<String> {
         let socket = self.vhost_user.as_ref()?;
         let stem = socket.value.file_stem();

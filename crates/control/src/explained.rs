@@ -1,77 +1,77 @@
-//! Why parts of a volume are cached or not. Field names are the names in the
-//! JSON; times are seconds before the report.
+//! The reasons why parts of a volume are cached or not. Field names are the names in the JSON;
+//! times are seconds before the report.
 
 use crate::counters::Counters;
 use policy::regions::Region as Heat;
 use serde::{Deserialize, Serialize};
 
-/// Lines that are listed one by one, at the most.
+/// Most lines that are listed one by one.
 pub const LINES_MAX: u64 = 256;
 
 /// A volume, or a range of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Explained {
-    /// The volume.
+    /// Name of the volume.
     pub volume: String,
-    /// Its size.
+    /// Size of the volume.
     pub size_bytes: u64,
-    /// Its pool.
+    /// Name of the volume's pool.
     pub pool: String,
-    /// How it uses the pool, and what that means.
+    /// Mode of the volume.
     pub mode: String,
-    /// What the mode does, in one line.
+    /// Effect of the mode, in one line.
     pub mode_help: String,
     /// The unit of replacement.
     pub line_bytes: u64,
-    /// Lines of the pool that hold something, of any volume.
+    /// Lines of the pool that have content, of any volume.
     pub lines_used: u32,
-    /// Lines that there is room for.
+    /// Lines that the pool has room for.
     pub lines: u32,
-    /// Pool devices that do not serve, and why.
+    /// Pool devices that do not serve, each with the reason.
     pub lost_devices: Vec<String>,
-    /// What decides about lines.
+    /// The pool's policy.
     pub policy: Policy,
-    /// What was decided for this volume, by reason, and what that means.
+    /// Decisions for this volume by reason, each with its meaning.
     pub reasons: Vec<Reason>,
     /// All counters of the volume.
     #[cfg_attr(feature = "schema", schema(value_type = std::collections::BTreeMap<String, u64>))]
     pub counters: Counters,
     /// The volume cut into equal parts.
     pub regions: Vec<Region>,
-    /// Length of each but the last.
+    /// Length of each region but the last.
     pub region_bytes: u64,
-    /// Whether residence in regions is estimated from some of their lines.
+    /// True if residence in regions is estimated from some of their lines.
     pub sampled: bool,
-    /// The range asked about; lines past [`LINES_MAX`] are left out.
+    /// The requested range; lines past [`LINES_MAX`] are left out.
     pub range: Option<Range>,
 }
 
-/// What decides about lines, and why it does so.
+/// A policy of lines, and the evidence behind its choice of rule.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Policy {
-    /// Its name.
+    /// Name of the policy.
     pub name: String,
     /// The rule in force, of a policy that tunes itself.
     pub active: Option<String>,
-    /// Since when, in seconds before the report.
+    /// Seconds from the rule's start to the report.
     pub active_for_s: Option<f64>,
-    /// How often the rule has changed.
+    /// Number of changes of the rule.
     pub changes: Option<u64>,
-    /// What each rule would have missed of recent accesses, as a share.
+    /// Share of recent accesses that each rule would have missed.
     pub would_miss: Vec<(String, f64)>,
 }
 
-/// How often something was decided.
+/// A count of decisions by reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Reason {
-    /// Its name among the counters.
+    /// Name of the reason's counter.
     pub name: String,
-    /// How often.
+    /// Number of decisions.
     pub count: u64,
-    /// What it means.
+    /// Meaning of the reason.
     pub help: String,
 }
 
@@ -81,16 +81,16 @@ pub struct Reason {
 pub struct Region {
     /// Reads of lines lately, older ones counting less.
     pub reads: u32,
-    /// Writes of lines, alike.
+    /// Writes of lines lately, older ones counting less.
     pub writes: u32,
-    /// Since the last access, if there was one.
+    /// Seconds from the last access to the report, if there was one.
     pub idle_s: Option<u32>,
-    /// The share of its bytes that is in the pool.
+    /// Share of the region's bytes that is in the pool.
     pub resident: f64,
 }
 
 impl Region {
-    /// A region from its heat at `now_s`.
+    /// Makes a region from its heat at `now_s`.
     pub fn new(heat: &Heat, now_s: u64, resident: f64) -> Region {
         let last = heat.last.checked_sub(1);
         Region {
@@ -101,7 +101,7 @@ impl Region {
         }
     }
 
-    /// Accesses lately.
+    /// Reads and writes lately.
     pub fn heat(&self) -> u64 {
         u64::from(self.reads) + u64::from(self.writes)
     }
@@ -111,13 +111,13 @@ impl Region {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Range {
-    /// Where it begins, in bytes.
+    /// Start of the range, in bytes.
     pub start: u64,
-    /// Where it ends.
+    /// End of the range, in bytes.
     pub end: u64,
-    /// Lines in it.
+    /// Number of lines in the range.
     pub lines_in_range: u64,
-    /// The first of them.
+    /// The first lines of the range.
     pub lines: Vec<Line>,
 }
 
@@ -125,25 +125,26 @@ pub struct Range {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Line {
-    /// Where it begins, in bytes.
+    /// Start of the line, in bytes.
     pub start: u64,
-    /// Its length.
+    /// Length of the line.
     pub len: u64,
-    /// Valid 4 KiB blocks: first and past the last, counted from its start.
+    /// Runs of valid 4 KiB blocks: the first, and the one past the last, counted from the line's
+    /// start.
     pub valid: Vec<(u32, u32)>,
-    /// The pool device that it is on, if it is in the pool.
+    /// The line's pool device, if the line is in the pool.
     pub device: Option<String>,
-    /// Since it was last given a slot, where that is remembered.
+    /// Seconds since the line last got a slot, where known.
     pub admitted_s: Option<f64>,
     /// The last decision: `admitted`, `evicted`, `overwritten`, `dropped`,
     /// `lost`, the name of a counter of refusals, or `unknown`.
     pub decision: String,
-    /// Since then.
+    /// Seconds since the last decision.
     pub decided_s: Option<f64>,
-    /// Why it is as it is, in one line.
+    /// Reason of the line's state, in one line.
     pub why: String,
-    /// Accesses lately to the region around it.
+    /// Accesses lately to the region around the line.
     pub region_heat: u64,
-    /// Since the last of those.
+    /// Seconds since the last access to this region.
     pub region_idle_s: Option<u32>,
 }

@@ -1,10 +1,10 @@
 //! The files of a configuration: one, and those of `conf.d` beside it.
 //!
-//! Lines are counted through all files, one after the other, so that a number says the file
-//! too; [`Files::place`] shows which.
+//! Lines are numbered through all files, one after the other, so that a number identifies the file
+//! too; [`Files::place`] shows the file.
 //!
-//! Invariant: each file is read by itself, and what stands at its beginning belongs to no
-//! section of the one before.
+//! Invariant: each file is read by itself: parameters before its first title belong to no section
+//! of the file before.
 
 use crate::problem::Problem;
 use serde::{Deserialize, Serialize};
@@ -20,9 +20,9 @@ pub(crate) const DIRECTORY: &str = "conf.d";
 /// A file as it was read.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct File {
-    /// Its absolute path.
+    /// Absolute path of the file.
     pub path: PathBuf,
-    /// What it said.
+    /// Content of the file.
     pub text: String,
 }
 
@@ -51,7 +51,7 @@ pub type Unreadable = (PathBuf, io::Error);
 pub struct Files(Arc<[File]>);
 
 impl From<&str> for Files {
-    /// Text that is in no file.
+    /// One text without a file.
     fn from(text: &str) -> Files {
         Files::from(vec![File {
             path: PathBuf::new(),
@@ -73,7 +73,7 @@ impl From<Vec<File>> for Files {
 }
 
 impl Files {
-    /// Reads the file at `path`, and those beside it.
+    /// Reads the file at `path`, and the files of `conf.d` beside it.
     pub fn read(path: &Path) -> Result<Files, Unreadable> {
         let mut files = vec![File::read(path)?];
         let beside = path.parent().unwrap_or(Path::new("")).join(DIRECTORY);
@@ -83,18 +83,18 @@ impl Files {
         Ok(Files::from(files))
     }
 
-    /// Each of them.
+    /// The files, in order.
     pub fn iter(&self) -> impl Iterator<Item = &File> {
         self.0.iter()
     }
 
-    /// The file that was named.
+    /// The file that was named by the caller of [`Files::read`].
     pub fn main(&self) -> Option<&Path> {
         let first = self.0.first().map(|file| file.path.as_path());
         first.filter(|path| !path.as_os_str().is_empty())
     }
 
-    /// The same files, of which the one at `path` has the text `text`.
+    /// The same files, with `text` in the file at `path`.
     pub fn with(&self, path: &Path, text: String) -> Files {
         let mut files = self.0.to_vec();
         let changed = files.iter_mut().find(|file| file.path == path);
@@ -104,8 +104,8 @@ impl Files {
         Files::from(files)
     }
 
-    /// Where `now`, the same files after a change, say something else: the file, and those of its
-    /// lines that are new.
+    /// The first file of `now`, the same files after a change, that differs from this one, with the
+    /// range of its new lines.
     pub fn difference<'a>(&self, now: &'a Files) -> Option<(&'a Path, Range<usize>)> {
         let mut both = self.iter().zip(now.iter());
         let (before, after) = both.find(|(before, after)| before.text != after.text)?;
@@ -121,7 +121,7 @@ impl Files {
         Some((&after.path, from + 1..head + said.len() + 1))
     }
 
-    /// The file and line of a line that is counted through all of them.
+    /// The file and line of a line that is numbered through all files.
     pub fn place(&self, line: u32) -> String {
         let mut before = 0;
         for (n, file) in self.iter().enumerate() {
@@ -144,7 +144,7 @@ impl Files {
     }
 }
 
-/// The files of a directory that there may be, in the order of their names.
+/// The files of `directory`, if the directory exists, in the order of their names.
 fn dropped_in(directory: &Path) -> Result<Vec<PathBuf>, Unreadable> {
     let fails = |cause| (directory.to_owned(), cause);
     let entries = match fs::read_dir(directory) {
@@ -160,7 +160,7 @@ fn dropped_in(directory: &Path) -> Result<Vec<PathBuf>, Unreadable> {
         if is_hidden || path.extension() != Some(OsStr::new("toml")) {
             continue;
         }
-        // Who opens a pipe waits for its other end.
+        // An open of a pipe would wait for the pipe's other end.
         if fs::metadata(&path).is_ok_and(|meta| !meta.is_file()) {
             let what = "it is no regular file; remove it";
             return Err((path, io::Error::new(io::ErrorKind::InvalidInput, what)));

@@ -1,9 +1,9 @@
-//! Long work of a daemon, as it is reported and named.
+//! Long work of a daemon: its kinds, names and reports.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What a job does.
+/// The work of a job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -14,9 +14,9 @@ pub enum JobKind {
     Replace,
     /// Copies, or data and parity, are made to agree after a crash.
     Resync,
-    /// All that an array holds twice is compared.
+    /// All copies, or data and parity, of an array are compared.
     Scrub,
-    /// A volume gives up its log, once its origin has what it is owed.
+    /// A volume gives up its log, once all dirty data is written back.
     Detach,
 }
 
@@ -30,7 +30,7 @@ impl JobKind {
         JobKind::Detach,
     ];
 
-    /// Its name, the first part of a job's.
+    /// The name of the kind, the first part of a job's name.
     pub fn name(self) -> &'static str {
         match self {
             JobKind::Rebuild => "rebuild",
@@ -41,16 +41,16 @@ impl JobKind {
         }
     }
 
-    /// Whether it may be ended before it is done; data could be lost without the others.
+    /// True if a job may be cancelled; an array without its rebuild or resync could lose data.
     pub fn can_cancel(self) -> bool {
         !matches!(self, JobKind::Rebuild | JobKind::Resync)
     }
 }
 
-/// What a job is called: there is one of a kind for an array or a volume at a time.
+/// The name of a job: an array or a volume has at most one job of a kind at a time.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct JobName {
-    /// What it does.
+    /// Kind of the job.
     pub kind: JobKind,
     /// The array or volume.
     pub of: String,
@@ -79,30 +79,30 @@ impl fmt::Display for JobName {
     }
 }
 
-/// How a job is.
+/// The state of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum JobState {
-    /// It goes on.
+    /// The job goes on.
     Running,
-    /// It is to go on later.
+    /// The job is to go on later.
     Paused,
-    /// It has done all of it.
+    /// The job has done all of its work.
     Done,
-    /// It ended before.
+    /// The job ended early, by an error.
     Failed,
-    /// It ended before, for somebody wanted that.
+    /// The job ended early, as requested.
     Cancelled,
 }
 
 impl JobState {
-    /// Whether it has not ended.
+    /// True if the job has not ended.
     pub fn is_open(self) -> bool {
         matches!(self, JobState::Running | JobState::Paused)
     }
 
-    /// Its name.
+    /// The name of the state.
     pub fn name(self) -> &'static str {
         match self {
             JobState::Running => "running",
@@ -118,23 +118,23 @@ impl JobState {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Job {
-    /// Its name, `KIND:NAME`.
+    /// Name of the job, `KIND:NAME`.
     pub name: String,
-    /// What it does.
+    /// Kind of the job.
     pub kind: JobKind,
     /// The array or volume.
     pub of: String,
-    /// How it is.
+    /// State of the job.
     pub state: JobState,
-    /// How much of it is done, where that is known.
+    /// Percentage of the work that is done, where known.
     pub percent: Option<f64>,
-    /// How long it takes still at the rate so far.
+    /// Remaining time at the rate so far.
     pub left_s: Option<f64>,
-    /// For how long it has run.
+    /// Time since the job began.
     pub running_s: f64,
-    /// Whether it can be cancelled now.
+    /// True if the job can be cancelled now.
     pub can_cancel: bool,
-    /// What it is at, or what came of it.
+    /// Current step of the job, or its result.
     pub about: String,
 }
 

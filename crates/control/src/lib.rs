@@ -1,19 +1,19 @@
-//! What an operator says to hotset and hears from it: the configuration file,
-//! the control protocol, the status report.
+//! The interface between operators and hotset: the configuration file, the control protocol, the
+//! status report.
 //!
 //! - [`config`]: the file's sections, each parameter defined once.
 //! - [`files`]: the files that a configuration is read from.
-//! - [`check`]: what is wrong with a configuration, all of it at once.
-//! - [`place`]: which bytes of this machine a device is.
-//! - [`plan`]: what leads from one configuration to another.
+//! - [`check`]: all problems of a configuration at once.
+//! - [`place`]: the bytes of this machine that a device stands for.
+//! - [`plan`]: the steps from one configuration to another.
 //! - [`protocol`]: requests and replies, a line of JSON each.
 //! - [`section`]: one section as a request carries it.
 //! - [`serve`] and [`client`]: the two ends of the control socket.
-//! - [`recording`]: what clients ask of a volume, as it is fetched.
-//! - [`status`], [`observed`], [`explained`]: what a running daemon reports.
-//! - [`trouble`]: what is wrong with it, in one list.
+//! - [`recording`]: clients' requests of a volume, as recorded.
+//! - [`status`], [`observed`], [`explained`]: the reports of a running daemon.
+//! - [`trouble`]: the troubles of a daemon, in one list.
 //!
-//! Not here: acting on any of it. The command line does that.
+//! Not here: acting on any of this. The command line does that.
 
 pub mod address;
 pub mod check;

@@ -14,7 +14,7 @@ pub(crate) struct Lines {
 pub(crate) struct TooLong;
 
 impl Lines {
-    /// Appends what was received.
+    /// Appends received bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
     }

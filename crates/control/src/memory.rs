@@ -1,41 +1,41 @@
-//! How much memory a configuration needs, and how much can be had.
+//! The memory that a configuration needs, and the memory available.
 //!
-//! A pool's tables are as large as its devices, whatever they hold. So the need is known before
-//! anything is opened, and what does not fit is refused in words: by `hotset check`, at the start,
-//! and by a change of a daemon that runs.
+//! A pool's tables are as large as its devices, whatever they hold. So the need is known before any
+//! device is opened. A configuration that does not fit is refused in words: by `hotset check`, at
+//! the start, and by a change of a running daemon.
 
 use crate::config::{Bytes, Config, Name, Pool, Volume};
 use crate::problem::Problem;
 use std::fs;
 use std::path::Path;
 
-/// Bytes that an index entry of a log takes at most, and of the block that it stands for.
+/// Most bytes of an index entry of a log, and bytes of the block that an entry stands for.
 const LOG_ENTRY_BYTES: u64 = 32;
 pub(crate) const LOG_BLOCK_BYTES: u64 = 4096;
 
-/// What one parameter of the configuration needs.
+/// The memory that one parameter of the configuration needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Need {
     /// The line of the parameter.
     pub line: u32,
-    /// What needs it.
+    /// Name of the part that needs the memory.
     pub what: String,
-    /// How it needs less.
+    /// Remedy that lowers the need.
     pub remedy: &'static str,
-    /// How much.
+    /// Bytes needed.
     pub bytes: u64,
 }
 
-/// How much can be had.
+/// The memory available.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Room {
-    /// So many bytes,
+    /// Bytes available.
     pub bytes: u64,
-    /// and what limits them.
+    /// The limit that leaves these bytes.
     pub limit: &'static str,
 }
 
-/// What the buffers need.
+/// Memory of the buffers.
 pub fn buffers(config: &Config) -> Need {
     let buffers = &config.daemon.buffers;
     Need {
@@ -46,7 +46,7 @@ pub fn buffers(config: &Config) -> Need {
     }
 }
 
-/// What the tables of `pool` need, whose devices have so many `bytes`.
+/// Memory of the tables of `pool`, on devices of `bytes` together.
 pub fn tables(pool: &Pool, bytes: u64) -> Need {
     let line = pool.line_size.value.0.max(1);
     let per_line =
@@ -63,7 +63,7 @@ pub fn tables(pool: &Pool, bytes: u64) -> Need {
     }
 }
 
-/// What the index of the log of `volume` needs, on devices of so many `bytes`.
+/// Memory of the index of the log of `volume`, on devices of `bytes` each.
 fn log(volume: &Volume, bytes: u64) -> Need {
     Need {
         line: volume.log.line,
@@ -73,7 +73,7 @@ fn log(volume: &Volume, bytes: u64) -> Need {
     }
 }
 
-/// All that `config` needs; `size` says how many bytes a device has, if that is known.
+/// All needs of `config`; `size` returns the bytes of a device, if known.
 pub fn needs(config: &Config, size: impl Fn(&Name) -> Option<u64>) -> Vec<Need> {
     let mut needs = vec![buffers(config)];
     for pool in &config.pools {
@@ -89,7 +89,7 @@ pub fn needs(config: &Config, size: impl Fn(&Name) -> Option<u64>) -> Vec<Need> 
     needs
 }
 
-/// What is wrong if `needs` are more than there is; it names the greatest of them.
+/// The problem if `needs` exceed the room; names the greatest need.
 pub fn shortage(needs: &[Need], room: Option<Room>) -> Option<Problem> {
     let room = room?;
     let sum = needs
@@ -112,18 +112,18 @@ pub fn shortage(needs: &[Need], room: Option<Room>) -> Option<Problem> {
     })
 }
 
-/// Bytes, to a MiB or, if they are many, to a GiB.
+/// Bytes, rounded up to a MiB or, if there are many, to a GiB.
 fn about(bytes: u64) -> String {
     let unit = if bytes < 10 << 30 { 1 << 20 } else { 1 << 30 };
     Bytes(bytes.div_ceil(unit).saturating_mul(unit)).to_string()
 }
 
-/// What can be had of this machine beside what was `promised` to this process, whether that is in
-/// use already or not; `None` if the machine does not say.
+/// Memory available on this machine beyond the bytes `promised` to this process, used yet or not;
+/// `None` if the machine does not say.
 pub fn room(promised: u64) -> Option<Room> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let resident = kib(&status, "VmRSS:")?;
-    // What was promised and is not in use yet, nobody else is to get.
+    // Memory that was promised and is not in use yet is no room for others.
     let unused = promised.saturating_sub(resident);
     let machine = fs::read_to_string("/proc/meminfo").ok();
     let machine = machine.and_then(|text| kib(&text, "MemAvailable:"));
@@ -147,7 +147,7 @@ pub fn room(promised: u64) -> Option<Room> {
     })
 }
 
-/// The number of KiB after `name` in a file of the kernel, in bytes.
+/// The value in KiB after `name` in a file of the kernel, in bytes.
 fn kib(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let number = line.trim().strip_suffix("kB")?.trim();
@@ -161,8 +161,8 @@ fn address_space(text: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// What the control groups of this process leave it, the smallest of all above it. The cache of
-/// pages can be dropped.
+/// Memory that the control group of this process and those above leave, the least of all. The page
+/// cache can be dropped, and so does not count as used.
 fn group() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(address_space(&limits("unlimited")), None);
         let room = room(0).expect("this machine says");
         assert!(room.bytes > 0 && room.bytes < 1 << 50, "{room:?}");
-        // What was promised and is not used is not to be had twice.
+        // Memory that was promised and is not used is not counted twice.
         assert_eq!(super::room(u64::MAX).map(|room| room.bytes), Some(0));
     }
 }

@@ -1,5 +1,5 @@
-//! What a daemon has observed of a volume, from which advice follows. Field
-//! names are the names in the JSON.
+//! Observations of a volume by a daemon, from which advice follows. Field names are the names in
+//! the JSON.
 
 use crate::status::Total;
 use policy::profile::Profile;
@@ -13,13 +13,13 @@ pub const QUANTILES: usize = 200;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Observed {
-    /// The volume.
+    /// Name of the volume.
     pub volume: String,
-    /// Its pool.
+    /// Name of its pool.
     pub pool: String,
     /// The pool's policy.
     pub policy: String,
-    /// How the volume uses the pool.
+    /// Mode of the volume.
     pub mode: String,
     /// Volumes that share the pool, this one included.
     pub volumes_in_pool: u32,
@@ -28,15 +28,15 @@ pub struct Observed {
     /// The stream of requests of this volume.
     #[cfg_attr(feature = "schema", schema(value_type = Object))]
     pub profile: Profile,
-    /// How its clients write and flush; nothing of a daemon that does not count it.
+    /// Pattern of the clients' writes and flushes; absent if the daemon does not count them.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
     pub written: Option<Written>,
     /// 4 KiB blocks read that were in the pool.
     pub blocks_hit: u64,
-    /// Those that were not.
+    /// 4 KiB blocks read that were not in the pool.
     pub blocks_missed: u64,
-    /// Of these, those that sequential streams read, which are not promoted.
+    /// Blocks missed by reads of sequential streams, which are not promoted.
     #[serde(default)]
     pub blocks_streamed: u64,
     /// Bytes written to the pool after a miss.
@@ -46,16 +46,16 @@ pub struct Observed {
     /// Reads of the volume's clients.
     #[serde(default)]
     pub read_total: Total,
-    /// Their writes, zeroes and discards left out.
+    /// Writes of the volume's clients, zeroes and discards left out.
     #[serde(default)]
     pub write_total: Total,
     /// The origin.
     pub origin: Service,
-    /// The pool's devices together; those of no volume alone.
+    /// The pool's devices together, for all volumes of the pool.
     pub cache: Service,
 }
 
-/// What devices served.
+/// Requests that devices served.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Service {
@@ -68,7 +68,7 @@ pub struct Service {
     pub flushes: Kind,
     /// The part of the time in which a request was in flight.
     pub busy: f64,
-    /// For how long they were observed, on average.
+    /// Time over which the devices were observed, on average.
     #[serde(default)]
     pub span_s: f64,
 }
@@ -77,9 +77,9 @@ pub struct Service {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Kind {
-    /// How many.
+    /// Number of requests.
     pub requests: u64,
-    /// What they moved.
+    /// Bytes moved.
     pub bytes: u64,
     /// The mean latency.
     pub latency_us_mean: f64,

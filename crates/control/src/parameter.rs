@@ -13,11 +13,11 @@ use writelog::Cleaning;
 
 /// A type that can be read from a value of the configuration.
 pub trait Parameter: Sized {
-    /// What may be written, for the documentation and for errors.
+    /// The permitted forms, for the documentation and for errors.
     fn form() -> String;
 
-    /// Reads `value`; the error says what is wrong with a value of the right
-    /// type, `None` that the type is wrong.
+    /// Reads `value`. The error names the fault of a value of the right type; `None` means a wrong
+    /// type.
     fn read(value: &DeValue<'_>) -> Result<Self, Option<String>>;
 
     /// The value as TOML, from which it is read again.
@@ -38,7 +38,7 @@ impl Name {
     pub fn new(text: &str) -> Result<Name, String> {
         let fits = (1..=NAME_BYTES_MAX).contains(&text.len());
         let known = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        // No address of the API could say these two.
+        // No address of the API could name these two.
         let is_path = text == "." || text == "..";
         if !fits || is_path || !text.chars().all(known) {
             return Err(format!(
@@ -153,7 +153,7 @@ impl Bytes {
 }
 
 impl fmt::Display for Bytes {
-    /// Exactly, in the largest unit that divides it.
+    /// The exact number, in the largest unit that divides it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fits = |(_, shift): &&(&str, u32)| self.0 != 0 && self.0.is_multiple_of(1 << shift);
         let (unit, shift) = UNITS.iter().rev().find(fits).unwrap_or(&UNITS[0]);
@@ -178,7 +178,7 @@ impl Parameter for Bytes {
     }
 }
 
-/// The longest time: 58 times as long can be counted in nanoseconds.
+/// The longest time; 58 times this time still fits nanoseconds in 64 bits.
 const TIME_MAX: Duration = Duration::from_secs(3650 * 86400);
 
 impl Parameter for Duration {
@@ -215,12 +215,12 @@ impl Parameter for Duration {
     }
 }
 
-/// How a volume uses its pool, and whether its writes go by a log.
+/// The use that a volume makes of its pool, and of a log for its writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum VolumeMode {
-    /// The origin has every write that was acknowledged.
+    /// An acknowledged write is on the origin.
     Cached(Mode),
-    /// The log has it first.
+    /// An acknowledged write is in the log first.
     WriteBack,
 }
 
@@ -237,7 +237,7 @@ impl VolumeMode {
         ]
     };
 
-    /// Its name.
+    /// The name of the mode.
     pub fn name(self) -> &'static str {
         match self {
             VolumeMode::Cached(mode) => mode.name(),
@@ -245,7 +245,7 @@ impl VolumeMode {
         }
     }
 
-    /// What it does, in one line.
+    /// The effect of the mode, in one line.
     pub fn help(self) -> &'static str {
         match self {
             VolumeMode::Cached(mode) => mode.help(),
@@ -253,7 +253,7 @@ impl VolumeMode {
         }
     }
 
-    /// The mode of that name.
+    /// The mode called `name`.
     pub fn from_name(name: &str) -> Option<VolumeMode> {
         match name {
             VolumeMode::WRITE_BACK => Some(VolumeMode::WriteBack),
@@ -269,7 +269,7 @@ impl VolumeMode {
         }
     }
 
-    /// What the cache does behind the log, or without one.
+    /// The mode of the cache behind the log, or without a log.
     pub fn cached(self) -> Mode {
         match self {
             VolumeMode::Cached(mode) => mode,

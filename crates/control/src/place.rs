@@ -1,10 +1,10 @@
-//! The place of a device: the file, disk or export behind its name, and the bytes of that.
+//! The place of a device: the file, disk or export behind its name, and the range of its bytes.
 //!
-//! Two devices share a place if these bytes overlap, whatever names they have: links, a second
-//! node of one block device, partitions, loop devices. A loop device is the part of its file
-//! that it shows.
+//! Two devices share a place if these bytes overlap, whatever names the devices have: links, a
+//! second node of one block device, partitions, loop devices. The place of a loop device is the
+//! part of its file that the loop device shows.
 //!
-//! Not here: mappings of the kernel (dm, md), which hold their disks exclusively; whether a
+//! Not here: mappings of the kernel (dm, md), which hold their disks exclusively; tests that a
 //! place can be used.
 
 use crate::config::Device;
@@ -12,34 +12,34 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Links between block devices that are followed before a place is taken as it is.
+/// Most links between block devices that are followed; the place reached is then taken as it is.
 const DEPTH_MAX: u32 = 8;
 const SECTOR_BYTES: u64 = block::SECTOR_BYTES;
 
-/// What bytes are on.
+/// The carrier of the bytes of a place.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Base {
-    /// An export, or a path at which nothing is.
+    /// An export, or a path without a file.
     Name(String),
     /// A file.
     File {
-        /// Its file system.
+        /// Number of the file system.
         dev: u64,
-        /// Its number there.
+        /// Inode number in the file system.
         inode: u64,
     },
     /// A whole block device, by its number.
     Disk(u64),
 }
 
-/// Bytes of a base.
+/// A range of bytes of a base.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// What they are on.
+    /// Carrier of the bytes.
     pub base: Base,
-    /// The first of them.
+    /// First byte.
     pub from: u64,
-    /// Behind the last of them.
+    /// End of the bytes, exclusive.
     pub to: u64,
     /// The file behind a loop device.
     pub backing: Option<PathBuf>,
@@ -56,7 +56,7 @@ impl Place {
         }
     }
 
-    /// A place that nothing is known of but its name.
+    /// A place of which only the name is known.
     pub fn named(name: impl Into<String>) -> Place {
         Place::whole(Base::Name(name.into()))
     }
@@ -70,7 +70,7 @@ impl Place {
         }
     }
 
-    /// The place of `device`, of which its name alone is taken.
+    /// The place of `device` by its configured name alone.
     pub fn said(device: &Device) -> Place {
         let path = device.path.as_ref().map(|path| path.value.display());
         let uri = device.nbd.as_ref().map(|uri| uri.value.place());
@@ -121,7 +121,7 @@ impl Place {
         let size = count("loop/sizelimit").filter(|size| *size > 0);
         let below = Place::follow(&file, sysfs, depth - 1);
         match below.base {
-            // It was removed, or is seen by others alone.
+            // The file was removed, or is visible to other processes alone.
             Base::Name(_) => whole,
             _ => {
                 let mut place = below.part(count("loop/offset").unwrap_or(0), size);
@@ -131,19 +131,19 @@ impl Place {
         }
     }
 
-    /// The bytes of it from `offset` on, at most `size`.
+    /// The bytes of this place from `offset` on, at most `size`.
     fn part(self, offset: u64, size: Option<u64>) -> Place {
         let from = self.from.saturating_add(offset);
         let to = size.map_or(self.to, |size| self.to.min(from.saturating_add(size)));
         Place { from, to, ..self }
     }
 
-    /// Whether what is written to one may be read from the other.
+    /// True if bytes written to one place may be read from the other.
     pub fn overlaps(&self, other: &Place) -> bool {
         self.base == other.base && self.from < other.to && other.from < self.to
     }
 
-    /// Whether both are the same bytes.
+    /// True if both places are the same bytes.
     pub fn is(&self, other: &Place) -> bool {
         self.base == other.base && (self.from, self.to) == (other.from, other.to)
     }
@@ -229,7 +229,7 @@ mod tests {
         assert!(all.is(&image) && part.overlaps(&image) && !part.is(&image));
         assert_eq!(part.backing.as_deref(), Some(&*file));
         assert!(!all.overlaps(&disk));
-        // A file that is gone says nothing.
+        // A file that is gone has no place but its name.
         fs::remove_file(&file).unwrap();
         assert_eq!(at(7, 0).base, Base::Disk(7 << 8));
     }

@@ -1,12 +1,11 @@
-//! What leads from the configuration that a daemon runs to another, step by step.
+//! The steps from the configuration that a daemon runs to another.
 //!
 //! Invariants:
 //!     the same configuration ⟹ no step
 //!     no step needs a restart ⟹ after all steps, in their order, the daemon runs the other
-//!     every configuration in between names nothing that it does not have
+//!     every configuration in between refers only to sections that it has
 //!
-//! Not here: carrying a step out (`node`), and whether the other configuration is right
-//! ([`crate::check`]).
+//! Not here: carrying a step out (`node`), and checking the other configuration ([`crate::check`]).
 
 mod change;
 #[cfg(test)]
@@ -22,11 +21,12 @@ use std::collections::{BTreeSet, HashMap};
 /// One step.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The line of the other configuration that wants it; of what that leaves out, none.
+    /// The line of the other configuration that causes the step; `None` for a section left out
+    /// there.
     pub line: Option<u32>,
-    /// What it does.
+    /// Description of the step.
     pub what: String,
-    /// How it is done while the daemon runs, or why it cannot be.
+    /// The change of a running daemon, or the reason for a restart.
     pub change: Result<Change, &'static str>,
 }
 
@@ -96,7 +96,7 @@ pub fn plan(running: &Config, wanted: &Config) -> Vec<Step> {
             Ok(change),
         ));
     }
-    // A volume that goes has no doors by then, and one that comes has all of its own at once.
+    // By then, a volume that goes has no frontends; a new volume gets all of its own at once.
     close(true, &mut steps);
     for gone in &attachments.gone {
         let what = format!("volume {} is not attached any more", gone.id());
@@ -159,7 +159,7 @@ pub fn plan(running: &Config, wanted: &Config) -> Vec<Step> {
     steps
 }
 
-/// The sections of a kind that one configuration has, the other, and both.
+/// The sections of a kind by configuration: in the running one alone, in the other alone, in both.
 struct Difference<'a, S> {
     gone: Vec<&'a S>,
     new: Vec<&'a S>,
@@ -169,7 +169,7 @@ struct Difference<'a, S> {
 impl<'a, S: Section> Difference<'a, S> {
     fn between(running: &'a [S], wanted: &'a [S]) -> Difference<'a, S> {
         let by_id = |of: &'a [S]| -> HashMap<String, &'a S> {
-            // Of two with one id the first counts.
+            // Of two sections with one id, the first counts.
             let sections = of.iter().rev();
             sections.map(|section| (section.id(), section)).collect()
         };
@@ -186,8 +186,8 @@ impl<'a, S: Section> Difference<'a, S> {
     }
 }
 
-/// The parameters in which two sections differ, but for those `left_out`: the line of each,
-/// and what becomes of it.
+/// The parameters in which two sections differ, but for those `left_out`: the line of each, and its
+/// old and new value.
 fn differences<S: Section>(
     kind: &str,
     before: &S,
@@ -207,7 +207,7 @@ fn differences<S: Section>(
     described.collect()
 }
 
-/// Those of `names` that are not in `others`.
+/// The elements of `names` that are not in `others`.
 fn without(names: &[Name], others: &[Name]) -> Vec<Name> {
     let missing = names.iter().filter(|name| !others.contains(name));
     missing.cloned().collect()
@@ -234,7 +234,8 @@ fn daemon(before: &Daemon, now: &Daemon, steps: &mut Vec<Step>) {
     }
 }
 
-/// What volumes and pools of both configurations use, and what that is made of.
+/// The devices and arrays that volumes and pools of both configurations use, with the members of
+/// these arrays.
 fn used_by_both(running: &Config, wanted: &Config) -> BTreeSet<Name> {
     let mut used = BTreeSet::new();
     for (before, now) in Difference::between(&running.volumes, &wanted.volumes).both {
@@ -262,7 +263,7 @@ fn used_by_both(running: &Config, wanted: &Config) -> BTreeSet<Name> {
     }
 }
 
-/// Devices and arrays.
+/// Appends the steps of devices and arrays.
 fn places(running: &Config, wanted: &Config, used: &BTreeSet<Name>, steps: &mut Vec<Step>) {
     let devices = Difference::between(&running.devices, &wanted.devices);
     let arrays = Difference::between(&running.arrays, &wanted.arrays);
@@ -270,7 +271,7 @@ fn places(running: &Config, wanted: &Config, used: &BTreeSet<Name>, steps: &mut 
         true => Err(IN_USE),
         false => Ok(change),
     };
-    // A device that becomes an array, or the other way, would for a while be both.
+    // A name that turns from a device into an array, or back, would for a while be both.
     let turns = |name: &Name| {
         let device = |config: &Config| config.devices.iter().any(|d| d.name.value == *name);
         let array = |config: &Config| config.arrays.iter().any(|a| a.name.value == *name);
@@ -355,7 +356,7 @@ fn array(before: &Array, now: &Array, used: &BTreeSet<Name>, steps: &mut Vec<Ste
         (&before.spares.value, &now.spares.value),
     ];
     let given = without(spares.1, spares.0);
-    // Order counts where roles do.
+    // The order of members counts: it gives their roles.
     if members.0 != members.1 || !without(spares.0, spares.1).is_empty() {
         let what = format!("array {name}: `members` or `spares` lack what it has");
         steps.push(Step::new(Some(now.members.line), what, Err(MEMBERS)));
@@ -428,18 +429,18 @@ fn volume(before: &Volume, now: &Volume, steps: &mut Vec<Step>) {
     }
 }
 
-/// How the steps of a plan stand together.
+/// The restarts that the steps of a plan need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// There are none.
+    /// There are no steps.
     Same,
-    /// All of them can be done while the daemon runs.
+    /// All steps can be done while the daemon runs.
     Possible,
-    /// So many of them cannot.
+    /// Number of steps that need a restart.
     NeedsRestart(usize),
 }
 
-/// What `steps` need.
+/// The restarts that `steps` need.
 pub fn verdict(steps: &[Step]) -> Verdict {
     let impossible = steps.iter().filter(|step| step.change.is_err()).count();
     match (steps.len(), impossible) {

@@ -1,15 +1,15 @@
-//! What is wrong with a configuration: where, what, and the remedy.
+//! Problems of a configuration: place, cause and remedy.
 
 use std::fmt;
 
-/// One thing that is wrong.
+/// One problem of a configuration.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Problem {
-    /// The line of the text it is on, from 1.
+    /// Line of the text, from 1.
     pub line: u32,
-    /// What is wrong.
+    /// Description of the problem.
     pub what: String,
-    /// What to do about it.
+    /// Remedy of the problem.
     pub remedy: String,
 }
 

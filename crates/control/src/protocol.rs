@@ -9,65 +9,65 @@ use crate::observed::Observed;
 use crate::status::Status;
 use serde::{Deserialize, Serialize};
 
-/// What is asked of a daemon.
+/// Requests to a daemon.
 ///
-/// A new `device`, `volume`, `attach` or `pool` is the text of its section in the configuration, and
-/// is read and checked as there.
+/// A new `device`, `volume`, `attach` or `pool` is the text of its section in the configuration,
+/// and is read and checked as such.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
-    /// The report. Rates are over the time since this connection last asked,
-    /// or since the daemon began.
+    /// The report. Rates are over the time since this connection's last report, or since the start
+    /// of the daemon.
     Status,
-    /// The configuration that it runs.
+    /// The configuration that the daemon runs.
     Configuration,
     /// Reads the configuration again, and makes the daemon run it.
     Reload,
-    /// Has a change, or a reload, carried out in its turn, whether or not the client stays. The
-    /// reply names it.
+    /// Carries out a change or a reload in its turn, even if the client leaves. The reply names the
+    /// change.
     Change {
-        /// What is asked for.
+        /// The change or reload.
         change: Box<Request>,
-        /// Whether the files of the configuration stay as they are.
+        /// True if the files of the configuration stay as they are.
         temporary: bool,
     },
-    /// What has come of a change.
+    /// The result of a change, or its place in the queue.
     Outcome {
-        /// Its name.
+        /// Name of the change.
         change: String,
     },
-    /// Nothing: whether the daemon answers.
+    /// Nothing; the reply shows that the daemon answers.
     Ping,
-    /// What was observed of a volume, to advise on the size of its pool.
+    /// Observations of a volume, for advice on the size of its pool.
     Observe {
         /// The volume.
         volume: String,
     },
-    /// Why a volume is cached or not.
+    /// The reasons why a volume is cached or not.
     Explain {
         /// The volume.
         volume: String,
-        /// Where the lines to be listed one by one begin and end, in bytes.
+        /// Start and end of the lines to be listed one by one, in bytes.
         range: Option<(u64, u64)>,
     },
-    /// Changes how a volume uses its pool.
+    /// Changes the mode of a volume.
     SetMode {
         /// The volume.
         volume: String,
-        /// The mode's name.
+        /// Name of the mode.
         mode: String,
-        /// Of write-back: the devices of its log, those of the configuration unless given.
+        /// Devices of the log, for write-back; those of the configuration unless given.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         log: Vec<NamedOrNew>,
-        /// Its journal: the volume becomes journaled.
+        /// Device of the journal; with it, the volume becomes journaled.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         journal: Option<NamedOrNew>,
     },
-    /// Has a volume use its origin alone, or use its pool again by the mode that it had.
+    /// Makes a volume use its origin alone, or use its pool again by its former mode.
     SetOff {
         /// The volume.
         volume: String,
-        /// Whether it is off.
+        /// True if the volume is to be off.
         off: bool,
     },
     /// Puts a device in the place of one of a volume's log, or of its journal.
@@ -76,7 +76,7 @@ pub enum Request {
         volume: String,
         /// The device that leaves.
         device: String,
-        /// The one that comes.
+        /// Its replacement.
         by: NamedOrNew,
     },
     /// Holds back a volume's changes and makes its origin durable.
@@ -89,31 +89,31 @@ pub enum Request {
         /// The volume.
         volume: String,
     },
-    /// Serves a volume with all that its origin has by now.
+    /// Serves a volume with the present size of its origin.
     GrowVolume {
         /// The volume.
         volume: String,
     },
-    /// Forgets what is cached of a volume, whose origin others have changed.
+    /// Drops all cached lines of a volume, after others have changed its origin.
     Invalidate {
         /// The volume.
         volume: String,
     },
-    /// Quiesces a volume until `Release`, or until the connection ends however that happens. Then
-    /// the volume goes on.
+    /// Quiesces a volume until `Release`, or until the connection ends in any way. Then the volume
+    /// goes on.
     Hold {
         /// The volume.
         volume: String,
-        /// Whether what is cached of it is forgotten first.
+        /// True if the volume's cached lines are dropped first.
         forget: bool,
     },
     /// Ends what `Hold` began on this connection.
     Release,
-    /// Adds a volume, and its origin if that is not in the configuration.
+    /// Adds a volume, and its origin if the configuration does not have it.
     AddVolume {
         /// The volume.
         volume: String,
-        /// Its origin.
+        /// The origin, if new.
         device: Option<String>,
     },
     /// Removes a volume, once its clients' requests in flight have ended.
@@ -126,14 +126,14 @@ pub enum Request {
         /// The attachment.
         attach: String,
     },
-    /// Makes a pool; what is on its devices is overwritten.
+    /// Makes a pool; the content of its devices is overwritten.
     AddPool {
         /// The pool.
         pool: String,
-        /// Those of its devices that are not in the configuration.
+        /// The devices of the pool that are not in the configuration.
         devices: Vec<String>,
     },
-    /// Does without a pool that no volume uses.
+    /// Removes a pool that no volume uses.
     RemovePool {
         /// The pool.
         pool: String,
@@ -145,13 +145,13 @@ pub enum Request {
         /// The name of a device of the configuration, or a new device.
         device: NamedOrNew,
     },
-    /// Begins to record what clients ask of a volume, until the connection ends
-    /// or records another.
+    /// Starts to record clients' requests of a volume, until the connection ends or records another
+    /// volume.
     Record {
         /// The volume.
         volume: String,
     },
-    /// What was recorded since the last time.
+    /// Takes the requests recorded since the last time.
     TakeRecords,
     /// Takes a member out of an array.
     FailMember {
@@ -166,7 +166,7 @@ pub enum Request {
         array: String,
         /// The name of a device of the configuration, or a new device.
         device: NamedOrNew,
-        /// Whether what the device holds may be lost.
+        /// True if the device's content may be lost.
         overwrite: bool,
     },
     /// Puts a device in a member's place.
@@ -177,36 +177,36 @@ pub enum Request {
         member: String,
         /// The name of a device of the configuration, or a new device.
         device: NamedOrNew,
-        /// Whether what the device holds may be lost.
+        /// True if the device's content may be lost.
         overwrite: bool,
     },
-    /// Has the configuration say how an exchange of members has ended, which the daemon asks
-    /// for itself.
+    /// Writes the end of an exchange of members to the configuration. The daemon itself asks for
+    /// this.
     Exchanged {
         /// The array.
         array: String,
-        /// The device that is not in it any more.
+        /// The device that left the array.
         member: String,
         /// The device that has its place.
         device: String,
     },
-    /// Begins to compare all that an array holds twice.
+    /// Starts to compare all copies, or data and parity, of an array.
     Scrub {
         /// The array.
         array: String,
-        /// Whether what differs is brought into agreement.
+        /// True if differences are repaired.
         repair: bool,
     },
-    /// Ends a job before it is done; see `docs/commands/job.md` for what it leaves.
+    /// Ends a job early; see `docs/commands/job.md` for its leftovers.
     CancelJob {
-        /// Its name.
+        /// Name of the job.
         job: String,
     },
-    /// Has a job stop for a while, or go on.
+    /// Pauses or resumes a job.
     PauseJob {
-        /// Its name.
+        /// Name of the job.
         job: String,
-        /// Whether it stops.
+        /// True if the job is to pause.
         paused: bool,
     },
     /// Takes an ejected or absent device back into its pool.
@@ -236,7 +236,7 @@ impl Request {
         }
     }
 
-    /// Whether it changes what the daemon runs, so that it waits its turn.
+    /// True if the request changes the running daemon and so waits its turn.
     pub fn is_change(&self) -> bool {
         !matches!(
             self,
@@ -254,7 +254,7 @@ impl Request {
         )
     }
 
-    /// Whether a file of the configuration says what it changes.
+    /// True if the change is written to a file of the configuration.
     pub fn is_kept(&self) -> bool {
         matches!(
             self,
@@ -274,7 +274,7 @@ impl Request {
         )
     }
 
-    /// The volume that it changes.
+    /// The volume that the request changes.
     pub fn volume(&self) -> Option<&str> {
         match self {
             Request::SetMode { volume, .. }
@@ -290,62 +290,63 @@ impl Request {
     }
 }
 
-/// A device that the daemon knows, or one that it does not.
+/// A device that the daemon knows, or a new one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NamedOrNew {
     /// The name of a device of the configuration.
     Named(String),
-    /// The text of a section for a new one.
+    /// The text of a section for a new device.
     New(String),
 }
 
-/// The answer to a request.
+/// A reply to a request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
-    /// It is done.
+    /// The request is carried out.
     Done,
-    /// A change is made: what was done, where clients reach it and what keeps it, in a line.
+    /// The change is made: its effect, the volume's addresses for clients, and the file that keeps
+    /// the change, in a line.
     Made(String),
-    /// The change waits its turn, by this name.
+    /// Name of the change, which waits its turn.
     Accepted(String),
-    /// The change has not ended: so many are carried out before it; 0 if it is carried out itself.
+    /// The change has not ended: the number of changes before it; 0 if it is being carried out.
     Waiting(usize),
-    /// What the change has come to.
+    /// The result of the change.
     Ended(Box<Reply>),
     /// The report.
     Status(Box<Status>),
     /// The configuration.
     Configuration(Running),
-    /// It runs the configuration; what has changed for that, a line each.
+    /// The daemon runs the configuration; a line for each change.
     Reloaded(Vec<String>),
-    /// What was observed.
+    /// The observations of a volume.
     Observed(Box<Observed>),
-    /// Why it is so.
+    /// The reasons for a volume's cached lines.
     Explained(Box<Explained>),
-    /// What was recorded.
+    /// The recorded requests.
     Records(Records),
-    /// It is not done, and nothing has changed: why, and what to do. Of a reload that fails on
-    /// its way, what was changed before.
+    /// The request failed, and nothing has changed: cause and remedy. For a reload that fails
+    /// halfway, also the changes already made.
     Error(String),
 }
 
 /// The configuration that a daemon runs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Running {
-    /// All of it, as one file would say it, with what was changed since.
+    /// All of the configuration as the text of one file, with the changes since.
     pub text: String,
-    /// The files that it was read from.
+    /// The files that the configuration was read from.
     pub files: Vec<File>,
 }
 
 /// A piece of a recording.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Records {
-    /// The records' encoding as `docs/trace-format.md` gives it, in base64.
+    /// The records as `docs/trace-format.md` encodes them, in base64.
     pub piece: String,
-    /// Requests since the recording began that are not in it, for want of room.
+    /// Requests left out for want of room since the recording began.
     pub dropped: u64,
 }
 

@@ -5,7 +5,7 @@ use crate::files::Files;
 use crate::problem::Problem;
 
 impl Files {
-    /// Reads the configuration. Appends what is wrong with it, as [`crate::config::parse`] does.
+    /// Reads the configuration. Appends its problems, as [`crate::config::parse`] does.
     pub fn parse(&self, problems: &mut Vec<Problem>) -> Config {
         let mut before = 0;
         let mut all: Option<Config> = None;
@@ -76,7 +76,7 @@ mod tests {
         assert!(shown[0].starts_with(&at("10.toml", 5)), "{shown:?}");
         assert!(files.place(3).ends_with("hotset.toml:3"));
 
-        // What has no title belongs to no section of the file before.
+        // A parameter before any title belongs to no section of the file before.
         fs::write(beside.join("10.toml"), "path = \"/x\"\n[daemon]\n").unwrap();
         let files = Files::read(&main).unwrap();
         let mut problems = Vec::new();

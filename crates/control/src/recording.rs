@@ -1,4 +1,4 @@
-//! What clients ask of a volume, fetched from the daemon that records it.
+//! Clients' requests of a volume, fetched from the daemon that records them.
 //!
 //! Invariant: the requests taken, joined, are those that were not dropped, in order; times
 //! count from the first.
@@ -12,10 +12,10 @@ use std::fmt;
 use std::time::Duration;
 use trace::{Record, TapeReader};
 
-/// How often to take what came: the daemon holds 150,000 requests or so.
+/// Interval of fetching; the daemon has room for about 150,000 requests.
 pub const PERIOD: Duration = Duration::from_millis(100);
 
-/// A recording, which goes on until this is dropped.
+/// A recording, which lasts until this value is dropped.
 pub struct Recording {
     client: Client,
     reader: TapeReader,
@@ -24,7 +24,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Has the daemon begin to record `volume`.
+    /// Makes the daemon start to record `volume`.
     pub fn begin(mut client: Client, volume: &str) -> Result<Recording, Error> {
         let volume = volume.to_owned();
         client.command(&Request::Record { volume })?;
@@ -36,7 +36,7 @@ impl Recording {
         })
     }
 
-    /// What came since the last call.
+    /// Takes the requests recorded since the last call.
     pub fn take(&mut self) -> Result<Vec<Record>, Error> {
         let wrong = |what: &dyn fmt::Display| {
             let remedy = "use hotset and a daemon of the same version";
@@ -56,7 +56,7 @@ impl Recording {
         Ok(taken)
     }
 
-    /// How many the daemon left out so far, for they were not taken in time.
+    /// Number of requests left out so far, for they were not taken in time.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }

@@ -1,5 +1,5 @@
-//! How a section of the configuration is defined: once, as a table of
-//! parameters, which makes its type, its reader and its documentation.
+//! Definition of the sections of the configuration: one table of parameters makes the type, the
+//! reader and the documentation.
 
 use crate::parameter::Parameter;
 use crate::problem::Problem;
@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 pub struct At<T> {
     /// The value.
     pub value: T,
-    /// Its line, from 1; of a default, the line of its section.
+    /// Line of the value, from 1; of a default, the line of its section.
     pub line: u32,
 }
 
@@ -25,15 +25,15 @@ impl<T> Deref for At<T> {
 
 /// A parameter as the documentation shows it.
 pub struct Row {
-    /// Its key.
+    /// Key of the parameter.
     pub name: &'static str,
-    /// What may be written.
+    /// Permitted forms.
     pub form: String,
     /// The default; `None` if there is none.
     pub default: Option<&'static str>,
-    /// Whether it must be given.
+    /// True if the parameter is required.
     pub required: bool,
-    /// What it means.
+    /// Meaning of the parameter.
     pub help: &'static str,
 }
 
@@ -50,11 +50,11 @@ impl Row {
 
 /// A parameter as a section has it.
 pub struct Value {
-    /// Its key.
+    /// Key of the parameter.
     pub name: &'static str,
-    /// As it would stand in the file, defaults too; `None` if it has no value.
+    /// Text of the value in the file, also of a default; `None` if there is no value.
     pub text: Option<String>,
-    /// The line it stands on; of what is not given, the line of the section.
+    /// Line of the parameter; the line of the section if the parameter is not given.
     pub line: u32,
 }
 
@@ -70,7 +70,7 @@ impl Value {
 
 /// A section being read.
 pub(crate) struct Reader<'a> {
-    /// What errors call the section.
+    /// Name of the section in errors.
     pub(crate) section: &'static str,
     pub(crate) ends: &'a LineEnds,
     pub(crate) table: &'a DeTable<'a>,
@@ -79,7 +79,7 @@ pub(crate) struct Reader<'a> {
     pub(crate) problems: &'a mut Vec<Problem>,
 }
 
-/// Where the lines of a text end, so that a place is found without counting through it.
+/// The ends of a text's lines, from which the line of an offset is found by a binary search.
 pub(crate) struct LineEnds(Vec<usize>);
 
 impl LineEnds {
@@ -88,7 +88,7 @@ impl LineEnds {
         LineEnds(ends.map(|(at, _)| at).collect())
     }
 
-    /// The line of a place.
+    /// The line of a span's start.
     pub(crate) fn line(&self, span: &Range<usize>) -> u32 {
         self.0.partition_point(|end| *end < span.start) as u32 + 1
     }
@@ -164,15 +164,15 @@ macro_rules! sections {
         $(#[doc = $about])+
         #[derive(Clone, Debug)]
         pub struct $section {
-            /// The line on which it begins.
+            /// The line on which the section begins.
             pub line: u32,
             $(#[doc = $help] pub $field: sections!(@type $default $type),)*
         }
 
         impl $section {
-            /// How the section is written.
+            /// The title of the section, with brackets.
             pub const TITLE: &'static str = $title;
-            /// What the section is for.
+            /// The purpose of the section.
             pub const ABOUT: &'static str = concat!($($about),+);
 
             pub(crate) fn read(mut reader: $crate::schema::Reader<'_>) -> Option<$section> {
@@ -188,12 +188,12 @@ macro_rules! sections {
                 })
             }
 
-            /// What its parameters are, in order.
+            /// The parameters of this section with their values, in order.
             pub fn values(&self) -> Vec<$crate::schema::Value> {
                 vec![$(sections!(@value self $field $default)),*]
             }
 
-            /// Its parameters, in order.
+            /// The parameters of such a section for the documentation, in order.
             pub fn rows() -> Vec<$crate::schema::Row> {
                 vec![$($crate::schema::Row {
                     name: stringify!($field),

@@ -8,19 +8,19 @@ pub struct Section(String);
 
 /// Text as a basic string of TOML.
 pub fn quoted(text: &str) -> String {
-    // What JSON escapes, TOML escapes alike, and one character more.
+    // TOML escapes all characters that JSON escapes, and one more.
     let json = serde_json::Value::from(text).to_string();
     json.replace('\u{7f}', "\\u007f")
 }
 
 impl Section {
-    /// A parameter that is text.
+    /// Adds a parameter of text.
     pub fn text(mut self, key: &str, value: &str) -> Section {
         let _ = writeln!(self.0, "{key} = {}", quoted(value));
         self
     }
 
-    /// A parameter that is text, where given.
+    /// Adds a parameter of text, if given.
     pub fn optional(self, key: &str, value: Option<&str>) -> Section {
         match value {
             Some(value) => self.text(key, value),
@@ -28,14 +28,14 @@ impl Section {
         }
     }
 
-    /// A parameter that is a list of texts.
+    /// Adds a parameter that is a list of texts.
     pub fn list(mut self, key: &str, values: &[String]) -> Section {
         let values: Vec<String> = values.iter().map(|value| quoted(value)).collect();
         let _ = writeln!(self.0, "{key} = [{}]", values.join(", "));
         self
     }
 
-    /// A parameter that is true, or left out.
+    /// Adds a parameter that is true; leaves a false one out.
     pub fn flag(mut self, key: &str, value: bool) -> Section {
         if value {
             let _ = writeln!(self.0, "{key} = true");
@@ -43,7 +43,7 @@ impl Section {
         self
     }
 
-    /// A parameter that is a number, where given.
+    /// Adds a parameter that is a number, if given.
     pub fn number(mut self, key: &str, value: Option<u32>) -> Section {
         if let Some(value) = value {
             let _ = writeln!(self.0, "{key} = {value}");
@@ -51,7 +51,7 @@ impl Section {
         self
     }
 
-    /// The text.
+    /// The text of the section.
     pub fn finish(self) -> String {
         self.0
     }

@@ -1,11 +1,11 @@
 //! The daemon's end of the control socket, over any listener.
 //!
 //! Invariants:
-//!     a connection holds at most one line and one reply, whatever it sends
+//!     a connection holds at most one line and one reply, whatever its client sends
 //!     a connection beyond the limit gets an error and is closed
 //!
-//! Not here: what a request does (the handler's), and who may connect (the
-//! mode of the socket says).
+//! Not here: the effect of a request (in the handler), and the right to connect (by the mode of the
+//! socket).
 
 use crate::lines::{LINE_BYTES_MAX, Lines, TooLong};
 use crate::protocol::{Reply, Request};
@@ -13,27 +13,27 @@ use block::{BUF_BYTES_MAX, Env, IoError, IoResult, Listener, Nanos, Stream};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Connections at one time.
+/// Most connections at one time.
 const CONNECTIONS_MAX: u32 = 16;
-/// Bytes received at one time.
+/// Most bytes received at one time.
 const RECEIVE_BYTES: usize = 4096;
-/// How long after a failed accept the next is tried.
+/// Pause between a failed accept and the next attempt.
 const ACCEPT_PAUSE: Nanos = Nanos::from_millis(100);
 
-/// Acts on requests.
+/// Carries out requests.
 #[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
 pub trait Handler: 'static {
-    /// What it remembers of one connection.
+    /// State of one connection.
     type Session: Default + 'static;
 
     /// Carries out `request`.
     async fn handle(&self, request: Request, session: &mut Self::Session) -> Reply;
 
-    /// Connections wait, for they cannot be accepted; called once until one was.
+    /// Reports that connections cannot be accepted and wait; called once until the next success.
     fn cannot_accept(&self, error: &IoError);
 }
 
-/// Serves what `listener` accepts, until dropped.
+/// Serves the connections of `listener`, until dropped.
 pub async fn serve<L: Listener, H: Handler>(listener: L, handler: Rc<H>, env: Env) {
     let open = Rc::new(Cell::new(0));
     let mut accepts = true;
@@ -41,7 +41,7 @@ pub async fn serve<L: Listener, H: Handler>(listener: L, handler: Rc<H>, env: En
         let stream = match listener.accept().await {
             Ok(stream) => stream,
             Err(error) => {
-                // Such as too many open files, which may pass.
+                // The cause may pass, such as too many open files.
                 if std::mem::take(&mut accepts) {
                     handler.cannot_accept(&error);
                 }
@@ -53,7 +53,7 @@ pub async fn serve<L: Listener, H: Handler>(listener: L, handler: Rc<H>, env: En
         let (open, handler, pool) = (open.clone(), handler.clone(), env.clone());
         open.set(open.get() + 1);
         env.spawn.spawn(async move {
-            // A peer that is gone needs no answer.
+            // A reply that a lost peer does not get is no error.
             let _ = if open.get() > CONNECTIONS_MAX {
                 let what = format!("{CONNECTIONS_MAX} control connections are open; close one");
                 send(&stream, &Reply::Error(what), &pool).await
@@ -66,7 +66,7 @@ pub async fn serve<L: Listener, H: Handler>(listener: L, handler: Rc<H>, env: En
     }
 }
 
-/// Answers the requests of one connection until it ends or sends nonsense.
+/// Answers the requests of one connection until its end or its first invalid line.
 async fn converse<S: Stream, H: Handler>(stream: &S, handler: &H, env: &Env) -> IoResult {
     let mut lines = Lines::default();
     let mut session = H::Session::default();

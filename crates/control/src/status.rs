@@ -1,4 +1,4 @@
-//! What a running daemon reports. Field names are the names in the JSON.
+//! The report of a running daemon. Field names are the names in the JSON.
 
 pub use crate::counters::Counters;
 
@@ -11,28 +11,28 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Status {
-    /// The daemon's process number.
+    /// Process number of the daemon.
     pub pid: u32,
-    /// The file that its configuration was read from.
+    /// File of the daemon's configuration.
     #[serde(default)]
     pub config: Option<String>,
-    /// Time since it began.
+    /// Time since the daemon began.
     pub uptime_s: f64,
-    /// The time that rates and percentages are over.
+    /// Time span of rates and percentages.
     pub span_s: f64,
     /// Processor time used, in percent of one processor.
     pub cpu_percent: f64,
-    /// Processor time used since it began.
+    /// Processor time used since the daemon began.
     #[serde(default)]
     pub cpu_s: f64,
     /// Memory resident.
     pub resident_bytes: u64,
-    /// What is wrong, the most urgent first; nothing if all is well.
+    /// Current troubles, the most urgent first.
     #[serde(default)]
     pub troubles: Vec<Trouble>,
     /// The NBD server.
     pub nbd: Nbd,
-    /// What is served.
+    /// Served volumes.
     pub volumes: Vec<Volume>,
     /// Volumes that are not served yet.
     #[serde(default)]
@@ -42,7 +42,7 @@ pub struct Status {
     /// Devices made of devices.
     #[serde(default)]
     pub arrays: Vec<Array>,
-    /// Long work: what goes on, and what ended last.
+    /// Long work: current jobs, and the last ended ones.
     #[serde(default)]
     pub jobs: Vec<Job>,
     /// Every open device.
@@ -56,7 +56,7 @@ pub struct Status {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Nbd {
-    /// Where it listens, as URIs.
+    /// Listeners, as URIs.
     pub listeners: Vec<String>,
     /// Connections that are open.
     pub connections: u32,
@@ -65,7 +65,7 @@ pub struct Nbd {
     pub handshakes: u32,
     /// Connections ended for a violation, a stall or a failed handshake.
     pub connections_failed: u64,
-    /// Connections closed after their handshake because there were too many.
+    /// Connections closed after their handshake for want of free ones.
     pub connections_refused: u64,
     /// Requests answered without an error.
     pub requests: u64,
@@ -77,49 +77,49 @@ pub struct Nbd {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Volume {
-    /// Its name.
+    /// Name of the volume.
     pub name: String,
-    /// The device that holds its data.
+    /// Device that holds the volume's data.
     pub origin: String,
-    /// The pool it is cached in.
+    /// Pool of the volume.
     pub pool: String,
-    /// How it uses the pool.
+    /// Mode of the volume.
     pub mode: String,
-    /// The mode that it has once it is on again, if it is off.
+    /// Mode after the volume is on again, if it is off.
     #[serde(default)]
     pub off: Option<String>,
-    /// Its changes are held back; see `docs/commands/volume.md`.
+    /// True if changes of the volume are held back; see `docs/commands/volume.md`.
     pub quiesced: bool,
-    /// Its size.
+    /// Size of the volume.
     pub size_bytes: u64,
-    /// Of the 4 KiB blocks looked up in the pool during the span, those found.
-    /// Nothing if none was looked up.
+    /// Percentage of the 4 KiB blocks found in the pool among those looked up during the span;
+    /// absent if none was looked up.
     pub hit_percent: Option<f64>,
-    /// By what clients reach it: NBD URIs, block devices, and `vhost-user:SOCKET`.
+    /// Addresses of the volume for clients: NBD URIs, block devices, and `vhost-user:SOCKET`.
     #[serde(default)]
     pub frontends: Vec<String>,
-    /// How its log stands, if it is write-back.
+    /// State of the log, if the volume is write-back.
     #[serde(default)]
     pub write_back: Option<WriteBack>,
-    /// Its clients' reads during the span.
+    /// Clients' reads during the span.
     #[serde(default)]
     pub read: Pace,
-    /// Their writes.
+    /// Clients' writes during the span.
     #[serde(default)]
     pub write: Pace,
-    /// Their reads since it was added.
+    /// Clients' reads since the volume was added.
     #[serde(default)]
     pub read_total: Total,
-    /// Their writes, zeroes and discards left out.
+    /// Clients' writes since the volume was added, zeroes and discards left out.
     #[serde(default)]
     pub write_total: Total,
-    /// Since it was added.
+    /// Counters of the volume since it was added.
     #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, u64>))]
     pub counters: Counters,
 }
 
 impl Volume {
-    /// How it uses the pool, in a few words.
+    /// The mode of the volume, with `off` and `quiesced`, in a few words.
     pub fn standing(&self) -> String {
         let mode = match &self.off {
             Some(mode) => format!("off ({mode})"),
@@ -134,37 +134,37 @@ impl Volume {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct WriteBack {
-    /// In what order the origin gets writes: "ordered", "journaled", which needs a replay if the
-    /// log is lost, or "coalesced", which promises nothing of the origin alone.
+    /// Order of writes to the origin: "ordered"; "journaled", which needs a replay if the log is
+    /// lost; or "coalesced", which promises nothing of the origin alone.
     #[serde(default)]
     pub order: String,
-    /// Bytes that the origin does not have yet.
+    /// Dirty bytes: those that the origin does not have yet.
     pub owed_bytes: u64,
-    /// The age of the oldest of them.
+    /// Age of the oldest dirty byte.
     pub lag_s: f64,
-    /// Bytes a second that the origin takes, as lately measured while more was owed.
+    /// Bytes a second that the origin takes, as last measured while more data was dirty.
     #[serde(default)]
     pub rate_bytes: Option<u64>,
-    /// The devices of the log, and the one of its journal if it has one.
+    /// Devices of the log, and of its journal if there is one.
     #[serde(default)]
     pub devices: Vec<String>,
-    /// Copies of the log that take part; with less than 2 the origin answers writes.
+    /// Current copies of the log; with fewer than 2, writes go to the origin before their reply.
     pub copies: u32,
-    /// Why nothing goes to the origin at present.
+    /// Reason why write-back is stopped, if it is.
     pub trouble: Option<String>,
 }
 
-/// A volume of the configuration that is not served yet; it is tried again and again.
+/// A volume of the configuration that is not served yet; the daemon keeps trying.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Waiting {
-    /// Its name.
+    /// Name of the volume.
     pub name: String,
-    /// The device that holds its data.
+    /// Device that holds the volume's data.
     pub origin: String,
-    /// The pool it is to be cached in.
+    /// Pool that is to cache the volume.
     pub pool: String,
-    /// Why it could not be served when last tried.
+    /// Reason of the last failed attempt.
     pub why: String,
 }
 
@@ -172,23 +172,23 @@ pub struct Waiting {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Pool {
-    /// Its name.
+    /// Name of the pool.
     pub name: String,
-    /// Which line makes room for another.
+    /// Replacement policy.
     pub policy: String,
-    /// What that policy is doing, if it tunes itself.
+    /// Current rule of a policy that tunes itself.
     pub rule: Policy,
     /// The unit of replacement.
     pub line_bytes: u32,
-    /// Lines that hold something.
+    /// Lines that have content.
     pub lines_used: u32,
-    /// Lines that there is room for.
+    /// Lines that the pool has room for.
     pub lines: u32,
     /// Memory for validity and checksums.
     pub memory_bytes: u64,
-    /// Its devices.
+    /// Devices of the pool.
     pub devices: Vec<PoolDevice>,
-    /// Of the pool and all its volumes, since the daemon began.
+    /// Counters of the pool and all its volumes, since the daemon began.
     #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, u64>))]
     pub counters: Counters,
 }
@@ -197,15 +197,15 @@ pub struct Pool {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct PoolDevice {
-    /// Its name.
+    /// Name of the device.
     pub name: String,
-    /// Its failure domain.
+    /// Failure domain of the device.
     pub controller: String,
     /// `online`, `leaving`, or `ejected (FAULT)`.
     pub state: String,
-    /// Bytes of its lines.
+    /// Bytes of the device's lines.
     pub capacity_bytes: u64,
-    /// Faults since it was added.
+    /// Faults since the device was added.
     pub faults: u64,
 }
 
@@ -214,42 +214,42 @@ pub struct PoolDevice {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(as = ArrayStatus))]
 pub struct Array {
-    /// Its name.
+    /// Name of the array.
     pub name: String,
-    /// How it spreads its data.
+    /// RAID level.
     pub level: String,
     /// `healthy`, `degraded`, `rebuilding`, `resyncing`, `failed` or `inactive`.
     pub state: String,
-    /// Its size.
+    /// Size of the array.
     pub size_bytes: u64,
-    /// What lies on one member before the next follows.
+    /// Bytes on one member before the data goes on with the next.
     pub chunk_bytes: u64,
-    /// Its identity; nothing for one without superblocks.
+    /// Identity of the array; absent without superblocks.
     pub uuid: Option<String>,
-    /// Its members, by role.
+    /// Members, by role.
     pub members: Vec<Member>,
-    /// Devices that wait to take a lost member's place.
+    /// Devices that wait to replace a lost member.
     pub spares: Vec<String>,
-    /// What is being filled or brought into agreement.
+    /// Progress of a rebuild or resync.
     pub progress: Option<Progress>,
-    /// The scrub that runs, or the last one since the array was started.
+    /// The running scrub, or the last one since the array was started.
     pub scrub: Option<Scrub>,
-    /// How long ago the last scrub of all of it ended, if one has.
+    /// Time since the last scrub of the whole array ended, if there was one.
     #[serde(default)]
     pub scrubbed_s: Option<u64>,
-    /// In what time the next one begins by itself, if one does.
+    /// Time until the next automatic scrub, if there is one.
     #[serde(default)]
     pub scrub_due_s: Option<u64>,
-    /// Bytes whose data is lost; reads of them fail until they are written.
+    /// Bytes with lost data, which cannot be read until they are written.
     pub lost_bytes: u64,
-    /// Why writes are refused, if they are.
+    /// Reason why writes are refused, if they are.
     pub down: Option<String>,
-    /// Why it could not start when last tried, if it is inactive.
+    /// Reason of the last failed start, if the array is inactive.
     #[serde(default)]
     pub inactive: Option<String>,
-    /// What would be lost together.
+    /// Redundancy that one failure domain takes away.
     pub warnings: Vec<String>,
-    /// What happened last, the newest at the end.
+    /// The last events, the newest at the end.
     pub events: Vec<String>,
 }
 
@@ -257,15 +257,15 @@ pub struct Array {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Member {
-    /// Its role.
+    /// Role of the member.
     pub role: u32,
-    /// The device or array; nothing if none has the role.
+    /// Device or array in the role; absent if there is none.
     pub device: Option<String>,
-    /// Its failure domain.
+    /// Failure domain of the member.
     pub controller: Option<String>,
     /// `in sync`, `filling`, `lost` or `missing`.
     pub state: String,
-    /// Reads that succeeded, since it joined.
+    /// Reads that succeeded, since the member joined.
     pub reads: u64,
     /// Writes that succeeded.
     pub writes: u64,
@@ -277,15 +277,15 @@ pub struct Member {
     pub repaired: u64,
 }
 
-/// How far a rebuild or resynchronisation is.
+/// Progress of a rebuild or resync.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Progress {
     /// The role that is filled; nothing while copies are compared after a crash.
     pub role: Option<u32>,
-    /// What is done.
+    /// Percentage that is done.
     pub percent: f64,
-    /// How long it still takes at the rate so far.
+    /// Remaining time at the rate so far.
     pub left_s: Option<f64>,
 }
 
@@ -293,15 +293,15 @@ pub struct Progress {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Scrub {
-    /// Whether it runs still; the figures are those of its end.
+    /// True if the scrub is still running; else the figures are its final ones.
     pub running: bool,
     /// Places where copies, or data and parity, differed.
     pub mismatches: u64,
-    /// Of these, how many were brought into agreement.
+    /// Mismatches that were repaired.
     pub repaired: u64,
     /// Places that could not be read on one member.
     pub unreadable: u64,
-    /// Why it stopped early, if it did.
+    /// Reason of an early end, if there was one.
     pub error: Option<String>,
 }
 
@@ -309,33 +309,33 @@ pub struct Scrub {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Unused {
-    /// Its name.
+    /// Name of the device.
     pub name: String,
-    /// The file, block device or NBD export behind it.
+    /// File, block device or NBD export behind the device.
     pub place: String,
-    /// The drive that it is as slow as, if it is a simulated one.
+    /// Drive model of a simulated device, which is as slow.
     pub model: Option<String>,
 }
 
-/// What a device did during the span.
+/// The work of a device during the span.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Device {
-    /// Its name.
+    /// Name of the device.
     pub name: String,
     /// `origin`, `pool`, `log` or `member`.
     pub role: String,
-    /// The file, block device or NBD export behind it.
+    /// File, block device or NBD export behind the device.
     pub place: String,
-    /// Its failure domain.
+    /// Failure domain of the device.
     pub controller: String,
-    /// Its size.
+    /// Size of the device.
     pub size_bytes: u64,
     /// Reads.
     pub read: Flow,
     /// Writes, zeroes and discards left out.
     pub write: Flow,
-    /// Requests of any kind that failed since it was opened.
+    /// Requests of any kind that failed since the device was opened.
     pub errors: u64,
     /// Requests in flight now.
     pub in_flight: u64,
@@ -343,27 +343,27 @@ pub struct Device {
     pub queue_mean: f64,
     /// The part of the time in which a request was in flight.
     pub busy_percent: f64,
-    /// Reads since it was opened.
+    /// Reads since the device was opened.
     #[serde(default)]
     pub read_total: Total,
-    /// Writes since it was opened, zeroes and discards left out.
+    /// Writes since the device was opened, zeroes and discards left out.
     #[serde(default)]
     pub write_total: Total,
-    /// For how long a request was in flight, since it was opened.
+    /// Time with a request in flight, since the device was opened.
     #[serde(default)]
     pub busy_s: f64,
-    /// How worn it says that it is.
+    /// Wear that the device reports.
     #[serde(default)]
     pub wear: Option<Wear>,
 }
 
-/// How worn a device is, by its own account.
+/// The wear of a device, by its own report.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Wear {
-    /// Of its rated endurance; more than 100 if it outlasts that.
+    /// Percentage of the rated endurance; more than 100 for a device that outlasts its rating.
     pub used_percent: u8,
-    /// What was written to it in its life.
+    /// Bytes written in the device's life.
     pub written_bytes: u64,
 }
 
@@ -371,13 +371,14 @@ pub struct Wear {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Total {
-    /// How many.
+    /// Number of requests.
     pub requests: u64,
-    /// What they moved.
+    /// Bytes moved.
     pub bytes: u64,
-    /// Their latencies together.
+    /// Sum of the latencies.
     pub latency_s: f64,
-    /// How many took at most each of [`LATENCY_BOUNDS_US`] and longer than the one before.
+    /// Numbers of requests by latency: at most each of [`LATENCY_BOUNDS_US`], above the bound
+    /// before.
     pub latency_counts: Vec<u64>,
 }
 
@@ -387,8 +388,8 @@ pub const LATENCY_BOUNDS_US: [u64; 16] = [
     1_000_000, 2_500_000, 10_000_000,
 ];
 
-/// Requests of clients during the span. Latencies are those of successes, and as exact as
-/// [`LATENCY_BOUNDS_US`] are close.
+/// Requests of clients during the span. Latencies are those of successes. Quantiles are
+/// interpolated between [`LATENCY_BOUNDS_US`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Pace {
@@ -396,16 +397,16 @@ pub struct Pace {
     pub iops: f64,
     /// 10^6 bytes a second.
     pub mb_s: f64,
-    /// The mean latency; nothing if there was no request.
+    /// Mean latency; absent if there was no request.
     pub latency_us_mean: Option<f64>,
-    /// The latency that half of the requests stayed within.
+    /// Median latency.
     pub latency_us_p50: Option<f64>,
-    /// The latency that 99% of the requests stayed within.
+    /// 99th percentile of the latency.
     pub latency_us_p99: Option<f64>,
 }
 
 impl Total {
-    /// Adds those of another volume or device.
+    /// Adds the requests of another volume or device.
     pub fn add(&mut self, other: &Total) {
         self.requests = self.requests.saturating_add(other.requests);
         self.bytes = self.bytes.saturating_add(other.bytes);
@@ -417,7 +418,7 @@ impl Total {
         }
     }
 
-    /// What came after `before`.
+    /// The requests after `before`.
     pub fn since(&self, before: &Total) -> Total {
         let counts = self.latency_counts.iter().enumerate();
         let counts = counts.map(|(at, count)| {
@@ -431,8 +432,8 @@ impl Total {
         }
     }
 
-    /// The latency in microseconds that the share `part` of the requests stayed within, if there
-    /// were any; of those that took longer than all bounds, the last bound.
+    /// The latency in microseconds within which the share `part` of the requests stayed, if there
+    /// were any; at most the last bound.
     pub fn quantile(&self, part: f64) -> Option<f64> {
         let wanted = part * self.requests as f64;
         if self.requests == 0 {
@@ -449,7 +450,7 @@ impl Total {
         Some(from)
     }
 
-    /// The same over `span_s` seconds.
+    /// The rates over `span_s` seconds.
     pub fn pace(&self, span_s: f64) -> Pace {
         let per_s = |amount: f64| if span_s > 0.0 { amount / span_s } else { 0.0 };
         let mean = 1e6 * self.latency_s / self.requests as f64;
@@ -473,7 +474,7 @@ pub struct Flow {
     pub mb_s: f64,
     /// The mean latency.
     pub latency_us_mean: f64,
-    /// The latency that 99% of the requests stayed within.
+    /// 99th percentile of the latency.
     pub latency_us_p99: f64,
     /// The longest latency.
     pub latency_us_max: f64,
@@ -496,7 +497,7 @@ mod tests {
 
     #[test]
     fn the_pace_of_an_interval_is_that_of_what_came_in_it() {
-        // A thousand slow requests before, which do not count.
+        // A thousand slow requests before the span do not count.
         let before = total(1000, 100.0, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1000]);
         // Then 98 within 50 us, one within 100 us, and one within 1 ms.
         let now = total(1100, 100.01, &[98, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1000]);
@@ -508,7 +509,7 @@ mod tests {
         assert_eq!(pace.latency_us_p99, Some(100.0));
         let none = before.since(&before).pace(2.0);
         assert_eq!((none.iops, none.latency_us_p99), (0.0, None));
-        // One that took longer than all bounds.
+        // A request slower than all bounds.
         assert_eq!(total(1, 60.0, &[]).quantile(0.99), Some(10_000_000.0));
     }
 }

@@ -1,14 +1,14 @@
-//! What is wrong with a daemon, as it lists it: one list, which everything shows.
+//! The troubles of a daemon: one list, which every report shows.
 //!
 //! Invariants:
-//!     a trouble is listed ⟺ it is so now
+//!     a trouble is listed ⟺ it lasts now
 //!     each kind is explained in docs/troubles.md
 //!
 //! Not here: finding troubles (`node`).
 
 use serde::{Deserialize, Serialize};
 
-/// What may be wrong.
+/// Kinds of trouble.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(as = TroubleKind))]
@@ -22,7 +22,7 @@ pub enum Kind {
     LogLost,
     /// A device of a write-back log is lost.
     LogCopyLost,
-    /// What is owed does not go to the origin.
+    /// Dirty data is not written back.
     WriteBackHalted,
     /// An array refuses requests.
     ArrayFailed,
@@ -40,13 +40,13 @@ pub enum Kind {
     PoolDeviceEjected,
     /// A device was not there when its pool was opened.
     PoolDeviceAbsent,
-    /// A device of a pool is gone round, for it is slow.
+    /// A slow device of a pool is bypassed.
     PoolDeviceLate,
     /// A pool has no device.
     PoolEmpty,
     /// A file in `state` cannot be used.
     StateFails,
-    /// The configuration does not read any more.
+    /// The configuration cannot be read any more.
     ConfigurationUnreadable,
     /// An export has grown.
     OriginGrown,
@@ -54,7 +54,7 @@ pub enum Kind {
     DeviceWorn,
 }
 
-/// How soon somebody is to act.
+/// Urgency of a trouble.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -66,7 +66,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// Its name.
+    /// The name of the severity.
     pub fn name(self) -> &'static str {
         match self {
             Severity::Critical => "critical",
@@ -99,7 +99,7 @@ impl Kind {
         Kind::DeviceWorn,
     ];
 
-    /// Its name.
+    /// The name of the kind.
     pub fn name(self) -> &'static str {
         match self {
             Kind::VolumeNotServed => "volume-not-served",
@@ -124,7 +124,7 @@ impl Kind {
         }
     }
 
-    /// What it costs while it lasts.
+    /// The effect of the trouble while it lasts.
     pub fn cost(self) -> &'static str {
         match self {
             Kind::VolumeNotServed => "its clients cannot reach it",
@@ -156,7 +156,7 @@ impl Kind {
         }
     }
 
-    /// How soon somebody is to act.
+    /// The urgency of the kind.
     pub fn severity(self) -> Severity {
         match self {
             Kind::VolumeNotServed
@@ -182,23 +182,23 @@ impl Kind {
     }
 }
 
-/// Something that is wrong.
+/// A current trouble.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Trouble {
-    /// What kind of trouble.
+    /// Kind of the trouble.
     pub kind: Kind,
-    /// How soon somebody is to act.
+    /// Urgency of the trouble.
     pub severity: Severity,
-    /// What it is about, such as `volume data`.
+    /// Subject, such as `volume data`.
     pub subject: String,
-    /// What is wrong with that.
+    /// Description of the trouble.
     pub what: String,
-    /// For how long the daemon has seen it.
+    /// Time since the daemon noticed the trouble.
     pub for_s: f64,
-    /// What it costs while it lasts.
+    /// Effect of the trouble while it lasts.
     pub cost: String,
-    /// What to do, commands in backquotes.
+    /// Remedy, with commands in backquotes.
     pub remedy: String,
 }
 
@@ -222,7 +222,7 @@ mod tests {
         let known = Kind::ALL
             .map(|kind| [kind.name(), kind.severity().name(), kind.cost()].map(str::to_owned));
         assert_eq!(explained(&page), known);
-        // A canary: a page that lacks one is found.
+        // A canary: a page without one of the kinds is found.
         let lacks = page.replacen("| `origin-fails`", "| origin-fails", 1);
         assert_ne!(explained(&lacks), known);
     }

@@ -9,17 +9,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The state of a socket that listens, in `/proc/net/tcp`.
+/// State of a listening socket in `/proc/net/tcp`.
 const LISTENS: &str = "0A";
-/// The flag of a socket that listens, in `/proc/net/unix`.
+/// Flag of a listening socket in `/proc/net/unix`.
 const ACCEPTS: &str = "00010000";
 
-/// "X and Y" of those that use something; `None` if none is found.
+/// The users as "X and Y"; `None` without any.
 pub fn listed(users: &[String]) -> Option<String> {
     (!users.is_empty()).then(|| users.join(" and "))
 }
 
-/// The processes that listen where `address` could not.
+/// The processes that keep `address` from being listened on.
 pub fn of_port(address: SocketAddr) -> Vec<String> {
     let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
     let inodes = ["/proc/net/tcp", "/proc/net/tcp6"].map(|file| listening(&read(file), address));
@@ -63,9 +63,9 @@ pub fn of_file(path: &Path) -> Vec<String> {
     users
 }
 
-/// The numbers of a device as the kernel writes them.
+/// The numbers of a device in the kernel's notation.
 fn numbers(device: u64, hexadecimal: bool) -> String {
-    // As the C library packs them.
+    // The C library packs the numbers so.
     let major = (device >> 8) & 0xfff | (device >> 32) & !0xfff;
     let minor = device & 0xff | (device >> 12) & !0xff & 0xffff_ffff;
     match hexadecimal {
@@ -87,7 +87,7 @@ fn names(folder: &Path) -> impl Iterator<Item = String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned())
 }
 
-/// The processes that have a lock on all of the file at `place`.
+/// The processes that lock all of the file at `place`.
 fn lockers(locks: &str, place: &str) -> Vec<String> {
     let of = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -99,7 +99,7 @@ fn lockers(locks: &str, place: &str) -> Vec<String> {
     locks.lines().filter_map(of).collect()
 }
 
-/// Where a block device is mounted.
+/// The mounts of a block device.
 fn mounted(mounts: &str, number: &str) -> Vec<String> {
     let of = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -130,7 +130,8 @@ fn listening(table: &str, address: SocketAddr) -> Vec<String> {
     table.lines().filter_map(of).collect()
 }
 
-/// An address as the kernel's tables have it: words of 32 bits, each in the order of this machine.
+/// An address in the notation of the kernel's tables: words of 32 bits, each in the byte order of
+/// this machine.
 fn written(ip: IpAddr) -> String {
     let words = |bytes: &[u8]| {
         let words = bytes.chunks(4).map(|word| {
@@ -145,7 +146,7 @@ fn written(ip: IpAddr) -> String {
     }
 }
 
-/// The processes that have one of these sockets.
+/// The processes that have one of these sockets open.
 fn with_sockets(inodes: &[String]) -> Vec<String> {
     let links: Vec<PathBuf> = inodes
         .iter()
@@ -166,7 +167,7 @@ fn with_sockets(inodes: &[String]) -> Vec<String> {
     processes.map(|pid| process(&pid)).collect()
 }
 
-/// A process, for people.
+/// The description of a process.
 fn process(pid: &str) -> String {
     match fs::read_to_string(format!("/proc/{pid}/comm")) {
         Ok(name) => format!("{} (process {pid})", name.trim()),

@@ -1,15 +1,15 @@
-//! A configuration as text that says all of it, defaults too.
+//! A configuration as one text, defaults too.
 
 use crate::config::{Array, Attach, Config, Daemon, Device, Listen, Pool, Value, Volume};
 use std::fmt::Write;
 
-/// A section of a configuration, whichever it is.
+/// A section of a configuration, of any kind.
 pub(crate) trait Section {
-    /// Its name in the file.
+    /// The title in the file.
     const TITLE: &'static str;
-    /// What distinguishes it from others of its kind.
+    /// The identity among sections of one kind.
     fn id(&self) -> String;
-    /// Its parameters, in order.
+    /// The parameters, in order.
     fn parameters(&self) -> Vec<Value>;
 }
 
@@ -39,7 +39,7 @@ section! {
 }
 
 impl Listen {
-    /// What is listened on.
+    /// The address: a path or an IP address and port.
     pub fn place(&self) -> String {
         let path = [&self.unix, &self.vhost_user].into_iter().flatten().next();
         let path = path.map(|path| path.value.display().to_string());
@@ -49,7 +49,7 @@ impl Listen {
 }
 
 impl Config {
-    /// All of it, in the order of its sections.
+    /// The text of all sections, in order.
     pub fn text(&self) -> String {
         let mut out = String::new();
         write(&mut out, std::slice::from_ref(&self.daemon));

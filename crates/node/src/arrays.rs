@@ -1,14 +1,13 @@
 //! Devices by name: those of the configuration, and the arrays made of them.
 //!
 //! Invariants:
-//!     a device is open ⟺ a volume, a pool or an array uses it, and only one does
-//!     an array runs ⟺ it is open or leased; its members are open while it runs
-//!     a member that cannot be used, for whatever reason, counts as absent
+//!     a device is open ⟺ one volume, pool or array uses it; there is no second user
+//!     an array runs ⟺ its device is open or leased; its members are open while it runs
+//!     a member that cannot be used, for any reason, counts as absent
 //!
-//! Not here: what an array does about a lost member (`raid`); how one is made
-//! (`create`); who has what is being opened (`lease`); when a lost member is sought
-//! (`supervise`), or an array scrubbed (`scrub`); how an array that has lost too much is put
-//! together again (`ready`).
+//! Not here: the loss of a member (`raid`); making an array (`create`); leases of devices being
+//! opened (`lease`); the search for lost members (`supervise`); scrubs (`scrub`); the reassembly of
+//! an array that has lost too many members (`reopen`).
 
 mod create;
 mod devices;
@@ -39,11 +38,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// How often a write that the medium of a member refuses is tried again.
+/// Number of retries of a write that the medium of a member refuses.
 const REWRITES: u32 = 2;
 
 impl<P: Platform> Devices<P> {
-    /// The device or array of the configuration that has this name.
+    /// The device or array of the configuration called `name`.
     pub fn find(&self, name: &Name) -> Option<Source> {
         let config = self.config();
         let devices = config.devices.iter().find(|d| d.name.value == *name);
@@ -54,12 +53,12 @@ impl<P: Platform> Devices<P> {
             .or(array)
     }
 
-    /// Whether something uses the device or array of that name.
+    /// True if the device or array called `name` is in use.
     pub fn is_open(&self, name: &Name) -> bool {
         self.open.borrow().contains_key(name)
     }
 
-    /// The array of that name, which runs.
+    /// The running array called `name`.
     pub(crate) fn running(&self, name: &str) -> Result<Rc<Running>, String> {
         let running = self.running.borrow();
         let found = running.iter().find(|r| r.config.name.as_str() == name);
@@ -99,7 +98,7 @@ impl<P: Platform> Devices<P> {
         })
     }
 
-    /// Opens `source` for an array that runs, which is to have it.
+    /// Opens `source` as a member of a running array.
     async fn open_member(&self, running: &Running, source: &Source) -> IoResult {
         let role = Role::Member(self.detection(&running.config));
         let lease = self.open(source, role).await?;
@@ -110,7 +109,8 @@ impl<P: Platform> Devices<P> {
         lease.settle(ended).await
     }
 
-    /// Releases a device; an array, and its members, once it is idle.
+    /// Releases a device; for an array, first waits until it is idle, then releases the members
+    /// too.
     pub fn close<'a>(&'a self, name: &'a Name) -> Later<'a, IoResult> {
         Box::pin(async move {
             let mut result = Ok(());
@@ -131,7 +131,7 @@ impl<P: Platform> Devices<P> {
         })
     }
 
-    /// Closes every array, the outermost first. Nobody may use them any more.
+    /// Closes all arrays, the outermost first. No user may be left.
     pub async fn stop(&self) -> IoResult {
         self.stopped.set(true);
         let mut result = Ok(());
@@ -146,7 +146,7 @@ impl<P: Platform> Devices<P> {
         }
     }
 
-    /// The array of the configuration that `running` is, as it is now.
+    /// The present configuration of the array `running`.
     pub(super) fn array_of(&self, running: &Running) -> config::Array {
         let config = self.config();
         let mut arrays = config.arrays.iter();
@@ -154,14 +154,14 @@ impl<P: Platform> Devices<P> {
         array.unwrap_or(&running.config).clone()
     }
 
-    /// Its devices, those among them that were given while it runs: members, then spares.
+    /// The devices of the array, members first, then spares; includes devices added while it runs.
     pub(super) fn members_of(&self, running: &Running) -> Vec<Name> {
         let array = self.array_of(running);
         let lists = [array.members.value, array.spares.value];
         lists.into_iter().flatten().collect()
     }
 
-    /// Whether an array that runs has `name`.
+    /// True if a running array has `name` as a member or spare.
     fn is_member(&self, name: &Name) -> bool {
         let running = self.running.borrow();
         running
@@ -169,8 +169,9 @@ impl<P: Platform> Devices<P> {
             .any(|running| self.members_of(running).contains(name))
     }
 
-    /// In what time a member of `array` has to answer. One that is an array with redundancy may
-    /// take twice as long as its own members, so that it can do without one of them first.
+    /// Time limit for a reply of a member of `array`. A member that is itself an array with
+    /// redundancy may take twice the limit of its own members. So it can go on without one of them
+    /// first.
     fn detection(&self, array: &config::Array) -> Nanos {
         let config = self.config();
         let below = |other: &&config::Array| {
@@ -186,11 +187,11 @@ impl<P: Platform> Devices<P> {
         nanos(array.detection.value).max(Nanos(longest.unwrap_or_default()))
     }
 
-    /// How arrays of this configuration behave.
+    /// The options of an array of this configuration.
     fn options(&self, array: &config::Array) -> Options {
         let detection = self.detection(array);
         Options {
-            // The rest is for asking another member.
+            // The rest is for the read from another member.
             timeout: Some(Nanos(detection.0 / 10 * 9)),
             spare_delay: nanos(array.spare_delay.value),
             rewrites: REWRITES,
@@ -211,7 +212,7 @@ impl<P: Platform> Devices<P> {
         }
     }
 
-    /// Opens the members of `array` that can be used; of those that cannot, why.
+    /// Opens the usable members of `array`; for each other member, returns the reason.
     async fn members(&self, array: &config::Array) -> (Vec<Lease<P>>, Vec<String>) {
         let role = Role::Member(self.detection(array));
         let names = array.members.value.iter().chain(&array.spares.value);
@@ -236,8 +237,8 @@ impl<P: Platform> Devices<P> {
         (here, absent)
     }
 
-    /// Opens a member, if need be for reading alone: the array loses it at once, but has
-    /// its word that it has not diverged from the others.
+    /// Opens a member, for reading alone if writes are refused. The array loses such a member at
+    /// once, but its superblock shows that it has not diverged from the others.
     async fn open_or_read(&self, source: &Source, role: Role) -> IoResult<Lease<P>> {
         let refused = match self.open(source, role).await {
             Err(error) if matches!(error.kind(), Kind::ReadOnly | Kind::Denied) => error,
@@ -259,7 +260,7 @@ impl<P: Platform> Devices<P> {
         }
     }
 
-    /// The superblock of a member of `array`, if it answers in time.
+    /// Reads the superblock of a member of `array`, within the time limit.
     async fn examine(
         &self,
         array: &config::Array,
@@ -274,8 +275,8 @@ impl<P: Platform> Devices<P> {
         })
     }
 
-    /// Assembles an array from what is there. One that cannot start is listed as
-    /// inactive, until it does.
+    /// Assembles an array from the members that are present. An array that cannot start is listed
+    /// as inactive, until its next successful start.
     pub async fn assemble(
         &self,
         array: &config::Array,
@@ -304,8 +305,7 @@ impl<P: Platform> Devices<P> {
         }
     }
 
-    /// Starts the array on those of `members` that can be used; the others are added to
-    /// `absent`.
+    /// Starts the array on the usable ones of `members`; the others are added to `absent`.
     async fn start(
         &self,
         array: &config::Array,
@@ -371,7 +371,7 @@ impl<P: Platform> Devices<P> {
         Ok(made)
     }
 
-    /// `array` runs on `members` now.
+    /// Registers `array` as running on `members`.
     fn run(
         &self,
         config: &config::Array,
@@ -384,7 +384,7 @@ impl<P: Platform> Devices<P> {
         self.report_absent(config, absent);
         let names: Vec<_> = config.members.value.iter().map(Name::as_str).collect();
         let place = format!("{} of {}", config.level.name(), names.join(", "));
-        // Its members may change; where it has no superblocks they are all there is.
+        // Members may change; without superblocks, they are the array's only identity.
         let identity = match array.report().uuid {
             None => Identity::new(&place),
             Some(uuid) => Identity::of(&BTreeMap::from([

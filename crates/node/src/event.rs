@@ -1,6 +1,6 @@
-//! What happens to a node that its operator is to know, in a line each.
+//! Events of a node that its operator should know, a line each.
 //!
-//! Not here: where the lines go (`Platform::event`).
+//! Not here: the destination of the lines (`Platform::event`).
 
 use crate::seconds;
 use block::Nanos;
@@ -9,7 +9,7 @@ use control::config::{Bytes, Name};
 use std::fmt;
 use std::sync::Arc;
 
-/// Something that happened.
+/// An event of a node.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the line of each says what it is")]
 pub enum Event {
@@ -60,7 +60,7 @@ pub enum Event {
         now: Bytes,
         origin: String,
     },
-    /// An export was back with more than it had.
+    /// An export came back larger than before.
     ExportGrown {
         device: Name,
         place: String,
@@ -87,7 +87,7 @@ pub enum Event {
         volume: Name,
         device: Name,
         why: String,
-        /// No other is left, and something may be owed.
+        /// The other device is lost too, and data may be dirty.
         is_last: bool,
     },
     LogLost {
@@ -108,7 +108,7 @@ pub enum Event {
     JournalLost {
         volume: Name,
     },
-    /// What is kept beside a pool or a log fails, and why, or is well again.
+    /// The file beside a pool or a log fails, with the reason, or works again.
     Witness {
         file: String,
         why: Option<String>,
@@ -147,11 +147,11 @@ pub enum Event {
     Reloaded {
         what: String,
     },
-    /// What the array itself says.
+    /// An event of an array.
     Array {
         what: String,
     },
-    /// What a frontend says.
+    /// An event of a frontend.
     Frontend {
         what: String,
     },

@@ -1,23 +1,23 @@
-//! What a connection holds until it ends.
+//! A volume held by a connection until the connection ends.
 
 use crate::Later;
 use block::Spawn;
 use control::protocol::Reply;
 
-/// A volume that is quiesced, and what has it go on.
+/// A quiesced volume, and the work that resumes it.
 pub struct Hold {
     spawn: Spawn,
     end: Option<Later<'static, Reply>>,
 }
 
 impl Hold {
-    /// One that ends by `end`, in a task of its own if its connection ends before.
+    /// Makes a hold that ends with `end`, in a task of its own if its connection ends first.
     pub(crate) fn new(spawn: Spawn, end: Later<'static, Reply>) -> Hold {
         let end = Some(end);
         Hold { spawn, end }
     }
 
-    /// Has the volume go on; what came of it.
+    /// Resumes the volume, and returns the result.
     pub(crate) async fn release(mut self) -> Reply {
         match self.end.take() {
             Some(end) => end.await,

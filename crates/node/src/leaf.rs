@@ -1,4 +1,4 @@
-//! An open device, counted: what every layer above reads and writes.
+//! An open device with a meter, below all layers.
 
 use block::{
     BoxDevice, Buf, Content, Device, Driver, Extent, Fua, Geometry, IoResult, Lba, Shared, Timer,
@@ -7,13 +7,13 @@ use filter::{Meter, Metered};
 use shard::Disk;
 use std::rc::Rc;
 
-/// A device that is counted. Clones are the same device.
+/// A device with a meter. Clones are the same device.
 ///
-/// Disks are a case of their own, so that a hit is a direct call.
+/// Disks have a variant of their own, so that a hit is a direct call.
 pub enum Leaf<D: Driver> {
     /// A disk of the driver.
     Disk(Rc<Metered<Disk<D>>>),
-    /// Anything else.
+    /// Any other device.
     Other(Rc<Metered<BoxDevice>>),
 }
 
@@ -35,7 +35,7 @@ impl<D: Driver> Leaf<D> {
         Leaf::Other(Rc::new(Metered::meter(device, timer)))
     }
 
-    /// What counts its operations.
+    /// The meter of the operations.
     pub fn meter(&self) -> &Meter {
         match self {
             Leaf::Disk(device) => device.watch(),

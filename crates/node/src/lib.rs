@@ -6,8 +6,8 @@
 //!     a change that fails has changed nothing                 (`node`)
 //!     nothing here names a driver, a file, a clock or a random source, and nothing prints
 //!
-//! Not here: the command line, sockets, signals (`hotset`), and what any layer does with its
-//! bytes (`cache`, `raid`, `nbd`).
+//! Not here: the command line, sockets, signals (`hotset`), and the work of each layer on bytes
+//! (`cache`, `raid`, `nbd`).
 
 mod arrays;
 mod event;

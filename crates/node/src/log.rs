@@ -1,10 +1,10 @@
-//! The log of a write-back volume: its devices and witness become an engine in front of the
-//! cached volume, and are left again in order.
+//! The log of a write-back volume: opens an engine on the log's devices and witness, in front of
+//! the cached volume, and closes it in order.
 //!
-//! Invariant: `owes` is durable before the first change of a client, and until nothing is
-//! owed any more.
+//! Invariant: `owes` is durable before the first change of a client, and until nothing is dirty any
+//! more.
 //!
-//! Not here: the content of the devices, and which may be trusted (`writelog`).
+//! Not here: the content of the devices, and the choice of the trusted ones (`writelog`).
 
 use crate::event::Event;
 use crate::leaf::Leaf;
@@ -17,19 +17,19 @@ use layout::{Identity, Uuid};
 use std::rc::Rc;
 use writelog::{Cleaning, Config, Opened, Scrutiny, Wanted, WriteBack};
 
-/// How long a device of a log may take at the least before it counts as lost.
+/// Least time limit of a log device, after which the device counts as lost.
 const ANSWER_MAX: Nanos = Nanos::from_secs(5);
-/// And as so many times the longest hit of the pool: as a pool's device for metadata.
+/// The time limit as a multiple of the pool's longest hit, as for the pool's metadata.
 const ANSWER_HITS: u64 = 10;
-/// The longest that writes gather before they go to the origin in order, while nothing presses.
+/// Longest time that writes gather before they are written back in order, if nothing presses.
 const GATHER_MAX: Nanos = Nanos::from_secs(1);
-/// And as a part of what may be lost.
+/// Divisor of `max_lag` that limits the gathering too.
 const GATHER_PART: u64 = 8;
 
 /// A device that holds a copy of a log.
 pub(crate) type Copy<D> = WithDeadline<Leaf<D>>;
 
-/// How long a device of the log of `volume` may take before it counts as lost.
+/// Time limit of a log device of `volume`, after which the device counts as lost.
 pub(crate) fn patience(config: &config::Config, volume: &config::Volume) -> Nanos {
     let mut pools = config.pools.iter();
     let pool = pools.find(|p| p.name.value == volume.pool.value);
@@ -37,14 +37,14 @@ pub(crate) fn patience(config: &config::Config, volume: &config::Volume) -> Nano
     ANSWER_MAX.max(Nanos(hit.0.saturating_mul(ANSWER_HITS)))
 }
 
-/// The device of its journal, if it is to have one.
+/// The journal device of `volume`, if it is journaled.
 pub(crate) fn journal_of(volume: &config::Volume) -> Option<&Name> {
     let journaled = volume.write_back.value == Cleaning::Journaled;
     let journal = volume.journal.as_ref().filter(|_| journaled);
     journal.map(|journal| &journal.value)
 }
 
-/// Whose log is to be opened, for an origin of this identity; `keep` as [`Wanted`] has it.
+/// Describes the log to open, for an origin of this identity; `keep` is as in [`Wanted`].
 pub(crate) fn wanted<P: Platform>(
     platform: &P,
     volume: &config::Volume,
@@ -63,8 +63,8 @@ pub(crate) fn wanted<P: Platform>(
     }
 }
 
-/// How the log of `volume` goes on from what was `found`; `asked`: the operator wants all that
-/// there is.
+/// The configuration of the engine for the log that was `found`. `asked`: the operator wants all
+/// data that is left.
 pub(crate) fn engine<C>(volume: &config::Volume, found: &Opened<C>, asked: bool) -> Config {
     let max_lag = nanos(volume.max_lag.value);
     let cleaning = volume.write_back.value;
@@ -76,7 +76,7 @@ pub(crate) fn engine<C>(volume: &config::Volume, found: &Opened<C>, asked: bool)
         max_lag,
         clean_after: match cleaning {
             Cleaning::Ordered => GATHER_MAX.min(Nanos(max_lag.0 / GATHER_PART)),
-            // The longer, the more replaces what came before.
+            // A longer wait lets more writes replace earlier ones.
             Cleaning::Coalesced | Cleaning::Journaled => Nanos(max_lag.0 / GATHER_PART),
         },
         cleaning,
@@ -90,26 +90,26 @@ pub(crate) fn engine<C>(volume: &config::Volume, found: &Opened<C>, asked: bool)
     }
 }
 
-/// A log that is open; clones are the same.
+/// An open log; clones are the same.
 pub(crate) struct Log<D: Driver>(Rc<Inner<D>>);
 
 struct Inner<D: Driver> {
     engine: WriteBack<Copy<D>>,
     devices: Vec<Name>,
-    /// By copies: the device, if it was there.
+    /// The device of each copy; `None` if it was absent.
     copies: [Option<Name>; 2],
     had_journal: bool,
     witness: WitnessFile,
 }
 
-/// The file beside a log, and what keeps others from it; clones are the same.
+/// The file beside a log, and the claim on it; clones are the same.
 #[derive(Clone)]
 pub(crate) struct WitnessFile {
     pub(crate) device: BoxDevice,
     pub(crate) claim: Rc<dyn Claim>,
 }
 
-/// A log that was found, and who is to have it.
+/// A log that was found, with its devices and witness.
 pub(crate) struct FoundLog<D: Driver> {
     pub(crate) found: Opened<Copy<D>>,
     /// The devices that are missing, to be reported once the log serves.
@@ -125,8 +125,8 @@ impl<D: Driver> Clone for Log<D> {
 }
 
 impl<D: Driver> Log<D> {
-    /// What was `found` becomes the log of `volume`, in front of `origin`. It serves nobody
-    /// before [`Log::begin`]. `asked` as [`engine`] has it.
+    /// Opens the log that was `found` for `volume`, in front of `origin`. Requests are served only
+    /// after [`Log::begin`]. `asked` is as in [`engine`].
     pub(crate) async fn open(
         volume: &config::Volume,
         found: FoundLog<D>,
@@ -159,22 +159,22 @@ impl<D: Driver> Log<D> {
         })))
     }
 
-    /// What requests go by.
+    /// The engine that serves requests.
     pub(crate) fn engine(&self) -> &WriteBack<Copy<D>> {
         &self.0.engine
     }
 
-    /// The file beside it.
+    /// The file beside the log.
     pub(crate) fn witness(&self) -> WitnessFile {
         self.0.witness.clone()
     }
 
-    /// The devices that it has.
+    /// The devices of the log.
     pub(crate) fn devices(&self) -> &[Name] {
         &self.0.devices
     }
 
-    /// Those that were lost since it was opened, and why.
+    /// Devices lost since the log was opened, each with the reason.
     pub(crate) fn lost(&self) -> Vec<(Name, String)> {
         let copies = self.0.copies.iter().enumerate();
         let lost = copies.filter_map(|(copy, name)| {
@@ -184,12 +184,12 @@ impl<D: Driver> Log<D> {
         lost.collect()
     }
 
-    /// Whether it has, or had, a journal since it was opened.
+    /// True if the log had a journal when it was opened.
     pub(crate) fn had_journal(&self) -> bool {
         self.0.had_journal
     }
 
-    /// The devices of its copies that take no part.
+    /// Devices of the log whose copies are not current.
     pub(crate) fn offline(&self) -> Vec<Name> {
         let mut copies: Vec<Name> = self.0.devices.iter().take(2).cloned().collect();
         let online = self.0.engine.online().into_iter().zip(&self.0.copies);
@@ -199,13 +199,13 @@ impl<D: Driver> Log<D> {
         copies
     }
 
-    /// Whether its journal was lost since it was opened.
+    /// True if the journal was lost since the log was opened.
     pub(crate) fn has_lost_journal(&self) -> bool {
         self.0.had_journal && self.0.engine.status().forsaken
     }
 
-    /// What is owed goes to the origin from now on, and clients may be served. Before, nothing is
-    /// written. A log without room is carried out instead, and another begun at the next attempt.
+    /// Starts write-back; clients may be served from then on. Nothing is written before. A full log
+    /// is written back as a whole instead; the next attempt begins another.
     pub(crate) async fn begin(&self) -> IoResult {
         let engine = &self.0.engine;
         if engine.is_full() {
@@ -218,14 +218,14 @@ impl<D: Driver> Log<D> {
         engine.begin().await
     }
 
-    /// As [`Log::begin`], of a log in which nothing is dirty; it takes no change before its engine
-    /// goes on.
+    /// As [`Log::begin`], for a log in which nothing is dirty. The log takes no change before its
+    /// engine goes on.
     pub(crate) async fn begin_at_rest(&self) -> IoResult {
         self.0.engine.seal();
         self.begin().await
     }
 
-    /// Writes all back at once, in no order, and gives the log up.
+    /// Writes all dirty data back at once, in no order, and ends the log.
     async fn carry_out(&self) -> IoResult {
         let lost = self.0.engine.carry_out().await?;
         if let Some(lost) = lost.first() {
@@ -235,7 +235,7 @@ impl<D: Driver> Log<D> {
         self.0.engine.end().await
     }
 
-    /// Takes no change any more; returns once nothing is owed, durably.
+    /// Takes no more changes; returns once nothing is dirty, durably.
     pub(crate) async fn rest(&self) -> IoResult<Resting<D>> {
         let resting = Resting(self.clone());
         self.0.engine.rest().await?;

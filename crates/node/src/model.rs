@@ -1,11 +1,10 @@
-//! Paces a device as a stripe over model drives would serve it.
+//! Paces a device like a stripe over model drives.
 //!
-//! A request is cut at the stripes' borders; the pieces that fall on one drive
-//! side by side are one request there, and the whole ends with its last piece.
-//! A flush goes to every drive.
+//! A request is cut at the stripes' borders. Neighbouring pieces on one drive are one request
+//! there, and the whole request ends with its last piece. A flush goes to every drive.
 //!
-//! Not here: a bus or controller in front of the drives, and any scaling: a
-//! file smaller than the drives lies on their outermost tracks.
+//! Not here: a bus or controller in front of the drives, and any scaling: a file smaller than the
+//! drives is on their outermost tracks.
 
 use block::{Extent, IoResult, Lba, Nanos, Sectors};
 use drives::catalogue::Drive;
@@ -19,19 +18,19 @@ type DrivePacer = drives::Pacer<Box<dyn Model + Send>>;
 pub struct Stripe {
     drives: Vec<DrivePacer>,
     stripe: Sectors,
-    /// Pieces that each request still waits for.
+    /// Number of pieces that each request still waits for.
     pieces: HashMap<u64, u32>,
-    /// Requests that waited for nothing, which end at once.
+    /// Requests without pieces, which end at once.
     empty: Vec<u64>,
     completed: Vec<Completed>,
 }
 
 impl Stripe {
-    /// `drives` drives called `name`, `stripe` on one before the next.
+    /// Makes a stripe over `drives` drives called `name`, with `stripe` on each before the next.
     pub fn new(name: &str, drives: u32, stripe: Sectors) -> IoResult<Stripe> {
         let drive = Drive::named(name)?;
         let pacers = (0..drives).map(|i| {
-            // Spindles turn independently; evenly spread phases stand for that.
+            // Spindles turn independently; evenly spread phases model that.
             let phase = f64::from(i) / f64::from(drives);
             Ok(drives::Pacer::new(drive.model(phase, Wear::Steady)?))
         });
@@ -44,18 +43,18 @@ impl Stripe {
         })
     }
 
-    /// The sectors that `drives` drives called `name` hold.
+    /// Capacity of a stripe over `drives` drives called `name`.
     pub fn capacity(name: &str, drives: u32, stripe: Sectors) -> IoResult<Sectors> {
         let stripes = Drive::named(name)?.capacity().0 / stripe.0;
         Ok(Sectors(stripes * stripe.0 * u64::from(drives)))
     }
 
-    /// The part of `extent` on each drive: one run, for stripes that follow
-    /// each other on a drive are side by side there.
+    /// The part of `extent` on each drive. There is one run for each: stripes that follow each
+    /// other on a drive are side by side there.
     fn parts(&self, extent: Extent) -> impl Iterator<Item = (usize, Extent)> {
         let drives = self.drives.len() as u64;
         let (stripe, start, end) = (self.stripe.0, extent.start.0, extent.end().0);
-        // How many sectors before `at` are on `drive`.
+        // Number of sectors before `at` that are on `drive`.
         let before = move |at: u64, drive: u64| {
             let (row, rest) = (at / (stripe * drives), at % (stripe * drives));
             row * stripe + rest.saturating_sub(drive * stripe).min(stripe)
@@ -150,7 +149,7 @@ mod tests {
         assert_eq!(parts(4, 62, 4), [(0, 16, 2), (3, 14, 2)]);
     }
 
-    /// Lets time pass until all requests have ended; returns when.
+    /// Advances the time until all requests have ended; returns the end.
     fn run(stripe: &mut Stripe, requests: u64) -> Nanos {
         let mut due = Vec::new();
         let mut now = Nanos::ZERO;

@@ -1,7 +1,7 @@
-//! A running node: its devices, pools and volumes, and changing them.
+//! A running node: its devices, pools and volumes, and their changes.
 //!
 //! Invariants:
-//!     a device is open ⟺ a volume or a pool uses it, and only one does
+//!     a device is open ⟺ one volume, pool or array uses it; there is no second user
 //!     one change runs at a time; a change that fails has changed nothing
 //!
 //! Everything lives on one shard.
@@ -56,13 +56,13 @@ use std::rc::Rc;
 use troubles::{Failing, Losses, Troubles};
 use waiting::Waiting;
 
-/// What a device that has left its pool may drop at a time, and for how long it is asked to.
+/// Size of each discard of a device that has left its pool, and time limit of all discards.
 const TRIM_STEP: Sectors = Sectors(1 << 21);
 const TRIM_MAX: Nanos = Nanos::from_secs(10);
-/// How often profiles get the time.
+/// Interval at which profiles get the time.
 const PROFILE_TICK: Nanos = Nanos::from_secs(1);
 
-/// A volume that is served.
+/// A served volume.
 pub struct Served<P: Platform> {
     pub gate: Gate<ServedVolume<P::Driver>>,
     pub about: About,
@@ -85,45 +85,45 @@ impl<P: Platform> Clone for Served<P> {
     }
 }
 
-/// By what its volumes are reached.
+/// The frontends of a node.
 pub type Frontends<D> = Vec<Rc<dyn Frontend<ServedVolume<D>>>>;
 
-/// What runs.
+/// A running node.
 pub struct Node<P: Platform> {
     pub(crate) platform: P,
     pub(crate) began: Nanos,
     pub(crate) frontends: Frontends<P::Driver>,
     pub(crate) pools: RefCell<BTreeMap<Name, Rc<Pool<P::Driver>>>>,
     pub(crate) volumes: RefCell<BTreeMap<Name, Served<P>>>,
-    /// Volumes of the configuration that could not be served when last tried.
+    /// Volumes of the configuration that are not served yet.
     waiting: RefCell<BTreeMap<Name, Waiting>>,
-    /// Its devices and arrays.
+    /// Devices and arrays of the node.
     pub devices: Rc<Devices<P>>,
     grace: Cell<Nanos>,
     stop: Cell<Nanos>,
     jobs: RefCell<Jobs>,
-    /// Volumes that are giving up their logs.
+    /// Volumes that are draining their logs to give them up.
     detaching: RefCell<BTreeMap<Name, Rc<Detaching>>>,
     queue: Queue,
-    /// Distinguishes the changes of this node from those of one before it.
+    /// Distinguishes names of this node's changes from those of an earlier node.
     incarnation: u64,
-    /// Devices are being asked how worn they are.
+    /// True while devices are asked for their wear.
     asks_wear: Cell<bool>,
-    /// Pool devices that were late.
+    /// Pool devices that were ejected for being late.
     returns: Returns,
-    /// Origins that fail.
+    /// State of the origins, failing or not.
     failing: Failing,
-    /// What is wrong.
+    /// Current troubles.
     troubles: Troubles,
     losses: RefCell<Losses>,
-    /// A volume waits, or the node is stopped.
+    /// Notified when a volume begins to wait, or the node is stopped.
     waits: Signal,
     stopped: Cell<bool>,
 }
 
 impl<P: Platform> Node<P> {
-    /// Opens everything that `config` names. Volumes that cannot be served yet are
-    /// tried again while the others are.
+    /// Opens all devices, arrays, pools and volumes of `config`. Volumes that cannot be served yet
+    /// are retried while the others are served.
     pub async fn start(
         config: &Config,
         platform: P,
@@ -175,14 +175,14 @@ impl<P: Platform> Node<P> {
                     pool.cache.forget(&volume);
                 }
             }
-            // What moved elsewhere is written there from now on, and may come back.
+            // A volume that moved to another pool is written there from now on, and may come back.
             pool.cache.remember().await;
         }
         node.begin_volumes(&config.volumes).await;
         Ok(node)
     }
 
-    /// How many volumes clients can reach.
+    /// Number of volumes that clients can reach.
     pub fn volumes_served(&self) -> usize {
         self.volumes.borrow().len()
     }
@@ -223,7 +223,7 @@ impl<P: Platform> Node<P> {
         Ok(())
     }
 
-    /// Whether there is memory for `bytes` more of `pool`, whose tables are copied as they grow.
+    /// Checks that there is memory for `bytes` more of `pool`. Its tables are copied as they grow.
     fn has_memory(&self, pool: &Pool<P::Driver>, bytes: u64) -> Result<(), Refusal> {
         let config = self.devices.config();
         let mut known = config.pools.iter();
@@ -243,7 +243,7 @@ impl<P: Platform> Node<P> {
         self.look_for_losses();
         let id = match pool.devices.borrow_mut().remove(name) {
             Some(id) => id,
-            // It has gone without it since it was opened.
+            // The pool has run without the device since it was opened.
             None if is_known => return Ok(()),
             None => {
                 return Err(format!(
@@ -256,8 +256,7 @@ impl<P: Platform> Node<P> {
         self.devices.close(name).await.map_err(refusal)
     }
 
-    /// Has a device that has left its pool drop all that it has, as far as it
-    /// takes that in time.
+    /// Discards the whole of a device that has left its pool, within a time limit.
     async fn trim(&self, name: &Name) {
         let Ok((leaf, _)) = self.devices.leaf_of(name) else {
             return;
@@ -268,7 +267,7 @@ impl<P: Platform> Node<P> {
             while at < all {
                 let len = TRIM_STEP.min(all - at);
                 let extent = Extent::new(Lba(at.0), len);
-                // Not all devices can; it is no more than a hint.
+                // Some devices cannot discard; the discard is a hint only.
                 if leaf.discard(extent).await.is_err() {
                     break;
                 }
@@ -291,7 +290,7 @@ impl<P: Platform> Node<P> {
         })
     }
 
-    /// What a node does by itself, until it is stopped.
+    /// Starts the background tasks of a node, which run until the node is stopped.
     pub fn supervise(node: &Rc<Self>) {
         let spawn = node.env().spawn;
         spawn.spawn(Node::report_losses(node.clone()));
@@ -317,8 +316,8 @@ impl<P: Platform> Node<P> {
     }
 }
 
-/// Refuses volumes that a pool which is not in the configuration remembers: its
-/// lines would be stale when it comes back.
+/// Refuses a volume that is also remembered by a pool outside the configuration: the lines of that
+/// pool would be stale after its return.
 async fn refuse_claimed<P: Platform>(config: &Config, platform: &P) -> Result<(), Refusal> {
     let ours: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
     for other in platform.other_pools(&ours).await.map_err(refusal)? {
@@ -338,7 +337,7 @@ async fn refuse_claimed<P: Platform>(config: &Config, platform: &P) -> Result<()
     Ok(())
 }
 
-/// Why a configuration cannot be served that leaves out the log of a volume which may be dirty.
+/// Reason against a configuration that leaves out the log of a volume with possibly dirty data.
 pub fn left_out(config: &Config, logs: &[LogWitness]) -> Option<String> {
     let is_left_out = |log: &&LogWitness| {
         let mut volumes = config.volumes.iter();

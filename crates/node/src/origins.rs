@@ -1,5 +1,4 @@
-//! Origins that are not trusted blindly: whether each still is what it was, and
-//! keeping the record of it true.
+//! Guarded origins: each is compared with its record before service, and the record is kept true.
 
 use crate::event::Event;
 use crate::leaf::Leaf;
@@ -14,7 +13,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use writelog::Watcher;
 
-/// The log of the volume, once it is open.
+/// The log of the volume that also keeps records, once open.
 type KeptByLog<D> = Rc<RefCell<Option<Watcher<Copy<D>>>>>;
 
 /// An origin that is guarded while its volume is served; clones are the same.
@@ -37,9 +36,9 @@ impl<D: Driver> Clone for Origin<D> {
 }
 
 impl<D: Driver> Origin<D> {
-    /// Guards `opened` as the origin of `volume`, which is to have `size`. If it
-    /// may have been changed since the pool last had it, the volume's lines are
-    /// forgotten, and an event says why.
+    /// Guards `opened` as the origin of `volume`, for a volume of `size`. If the origin may have
+    /// changed since the pool last had it, the volume's lines are dropped, and an event names the
+    /// reason.
     pub async fn guard<P: Platform<Driver = D>>(
         platform: &P,
         say: &dyn Fn(Event),
@@ -70,8 +69,8 @@ impl<D: Driver> Origin<D> {
                 origin: place.clone(),
                 why,
             });
-            // Nothing is awaited from here on, so that no superblock lacks the volume that its
-            // caller is about to add again, with what is known of the origin.
+            // Nothing is awaited from here on. So no superblock lacks the volume, which the caller
+            // is about to add with the record of its origin.
             cache.forget(name);
         }
         let log = KeptByLog::default();
@@ -84,12 +83,12 @@ impl<D: Driver> Origin<D> {
         })
     }
 
-    /// Records are kept with `log` too from now on.
+    /// Keeps records with `log` too from now on.
     pub fn keep_with(&self, log: &Log<D>) {
         *self.log.borrow_mut() = Some(log.engine().watcher());
     }
 
-    /// Who it is.
+    /// The identity of the origin.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
@@ -99,18 +98,19 @@ impl<D: Driver> Origin<D> {
         self.device.clone()
     }
 
-    /// The pool knows the volume now: what is known of the origin is made durable.
+    /// Makes the record durable, after the volume was added to the pool.
     pub async fn begin(&self) {
         self.device.begin().await;
     }
 
-    /// Nobody writes now, or any more: keeps what the next start compares with.
+    /// Makes a new record for the next start. Nothing may write to the origin meanwhile.
     pub async fn renew(&self) -> IoResult {
         self.device.renew(self.identity.clone(), self.seed).await
     }
 }
 
-/// Why the origin cannot be taken for what it was; `None` if it can.
+/// Returns the reason against taking the origin for the same; `None` if nothing speaks against
+/// that.
 async fn suspicion<D: Driver>(
     cache: &Cache<Leaf<D>>,
     volume: &str,
@@ -143,7 +143,7 @@ fn keep<D: Driver>(cache: &Cache<Leaf<D>>, volume: &str, log: KeptByLog<D>) -> K
             if let Some(log) = log {
                 log.watch(record.clone()).await;
             }
-            // A volume that was forgotten meanwhile has no lines to lose.
+            // A volume that was removed from the pool meanwhile has no lines to lose.
             if cache.set_origin_record(&volume, &record) {
                 cache.remember().await;
             }

@@ -1,6 +1,6 @@
 //! Places of devices, and opening them.
 //!
-//! Invariant: nobody else has a place while what was opened there lives.
+//! Invariant: a place has no other user while the device opened there lives.
 
 mod again;
 mod nbd;
@@ -25,35 +25,34 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A device in use. Dropping it releases the file and its lock, once what is
-/// in flight has ended.
+/// A device in use. Dropping it releases the file and its lock, once requests in flight have ended.
 pub struct Opened<P: Platform> {
     /// The device.
     pub leaf: Leaf<P::Driver>,
-    /// What for.
+    /// Use of the device.
     pub role: Role,
-    /// The file or URI behind it.
+    /// File or URI behind the device.
     pub place: String,
-    /// Who that is.
+    /// Identity of the device.
     pub identity: Identity,
-    /// What it fails with.
+    /// Failure domain of the device.
     pub controller: Arc<str>,
-    /// The counters when it was opened.
+    /// Counters as of the opening.
     pub at_first: Snapshot,
-    /// How worn it is, and when that was asked.
+    /// Wear of the device, and the time of that reading.
     pub(crate) wear: Cell<(Option<Nanos>, Option<Wear>)>,
     is_file: bool,
     standing: Option<Standing>,
-    /// How large an export has become, as far as that was asked.
+    /// Size of a grown export, as last asked.
     grown: Cell<Option<u64>>,
-    /// Of a file that a volume with a log may need again, which has the hold too.
+    /// Reopens a file for a volume with a log; has the hold too.
     again: Option<Rc<Reopenable<P>>>,
-    /// What keeps other users away; the members of an array are held themselves.
+    /// Keeps other users away; the members of an array have holds of their own.
     _hold: Option<P::Hold>,
 }
 
 impl<P: Platform> Opened<P> {
-    /// An array over devices that are open.
+    /// Makes an array over open devices.
     pub(crate) fn array(
         local: &Local<P::Driver>,
         array: BoxDevice,
@@ -80,36 +79,36 @@ impl<P: Platform> Opened<P> {
         }
     }
 
-    /// How it is opened again, if it can be.
+    /// The means to reopen the device, if there are any.
     pub(crate) fn again(&self) -> Option<Rc<Reopenable<P>>> {
         self.again.clone()
     }
 
-    /// Whether it is a file or block device of this machine.
+    /// True for a file or block device of this machine.
     pub(crate) fn is_file(&self) -> bool {
         self.is_file
     }
 
-    /// Whether it comes back only by being opened again: a file or block device of this
-    /// machine, or an export that has grown or in whose place another answers.
+    /// True if the device comes back only by being reopened: a file or block device of this
+    /// machine, or an export that has grown or was replaced by another.
     pub(crate) fn must_reopen(&self) -> bool {
         let other = self.standing.as_ref().and_then(Standing::other);
         self.is_file || other.is_some() || self.grown().is_some()
     }
 
-    /// How large an export has become since it was opened, if it has grown.
+    /// The present size of an export that has grown since it was opened.
     pub(crate) fn grown(&self) -> Option<u64> {
         self.standing.as_ref().and_then(Standing::grown)
     }
 
-    /// The same, unless that was asked before.
+    /// As [`Opened::grown`]; `None` if the size was returned before.
     pub(crate) fn has_grown(&self) -> Option<u64> {
         let now = self.grown();
         let is_new = self.grown.replace(now) != now;
         now.filter(|_| is_new)
     }
 
-    /// How often an export may have forgotten what no flush had covered.
+    /// Counts the times that an export may have lost writes not covered by a flush.
     pub(crate) fn losses(&self) -> raid::Losses {
         match self.standing.clone() {
             Some(standing) => Rc::new(move || standing.losses()),
@@ -117,13 +116,13 @@ impl<P: Platform> Opened<P> {
         }
     }
 
-    /// Why an export does not answer; `None` while it does.
+    /// The reason why an export does not answer; `None` while it does.
     pub fn trouble(&self) -> Option<String> {
         self.standing.as_ref().and_then(Standing::trouble)
     }
 }
 
-/// Opens a device for one use; no other node can open it meanwhile.
+/// Opens a device for one use; no other node can open the device meanwhile.
 pub async fn open<P: Platform>(
     platform: &P,
     device: &config::Device,
@@ -180,7 +179,7 @@ pub async fn open<P: Platform>(
     })
 }
 
-/// Makes `raw` as slow as the model that `device` names.
+/// Makes `raw` as slow as the drive model of `device`.
 fn slow_down<P: Platform>(
     platform: &P,
     raw: BoxDevice,

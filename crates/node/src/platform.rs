@@ -1,9 +1,9 @@
-//! What a node asks of whatever it runs on: a machine, or a simulated world.
+//! The platform of a node: a machine, or a simulated world.
 //!
 //! Invariant: one user at a time has a place, from its opening until its hold is dropped.
 //!
-//! Not here: what is done with an open device, and protocols over the shard's own streams,
-//! which are the same on every platform (`place`).
+//! Not here: the use of an open device, and protocols over the shard's own streams, which are the
+//! same on every platform (`place`).
 
 use crate::Later;
 use crate::event::Event;
@@ -21,55 +21,55 @@ use shard::{Disk, Local};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What runs a node; clones are the same.
+/// The platform of a node; clones are the same.
 #[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
 pub trait Platform: Clone + 'static {
-    /// What serves the shard's operations.
+    /// The driver of the shard's operations.
     type Driver: Driver;
     /// Keeps other users away from a place, until dropped.
     type Hold: 'static;
 
-    /// The shard that everything runs on.
+    /// The shard of the node.
     fn local(&self) -> &Local<Self::Driver>;
 
-    /// Opens the file or block device at `path` for `device`, and for nobody else. `Busy`:
-    /// somebody has it, and may be about to release it.
+    /// Opens the file or block device at `path` for `device` alone. `Busy`: another user has the
+    /// place, and may be about to release it.
     async fn open_disk(
         &self,
         device: &config::Device,
         path: &Path,
     ) -> IoResult<(Disk<Self::Driver>, Self::Hold)>;
 
-    /// Parts of the file at `path`, in order, that read as zeroes, as far as that is known without
-    /// reading them. Nobody writes it meanwhile.
+    /// Extents of the file at `path` that are known to read as zeroes without reading them, in
+    /// order. The file is not written meanwhile.
     async fn holes(&self, _path: &Path) -> Vec<Extent> {
         Vec::new()
     }
 
-    /// Claims the export at `uri` against other nodes; `Busy` as above.
+    /// Claims the export at `uri` against other nodes; `Busy` as for [`Platform::open_disk`].
     fn claim_export(&self, uri: &NbdUri) -> IoResult<Self::Hold>;
 
     /// The bytes of a file of certificates.
     fn read_certificates(&self, file: &Path) -> IoResult<Vec<u8>>;
 
-    /// Reads the configuration that the node was started from once more; as it is now.
+    /// Reads the present configuration from the files that the node was started from.
     async fn configuration(&self) -> Result<Config, String>;
 
-    /// Why the files of the configuration, which were read as `running`, do not read any more;
-    /// `None` if they do.
+    /// Returns the reason if the files of the configuration, read as `running`, cannot be read any
+    /// more.
     async fn unreadable(&self, _running: &Files) -> Option<String> {
         None
     }
 
-    /// Has a client ask the node for `request`, and the file of its configuration say the same;
-    /// `None` if it has no file.
+    /// Sends `request` to the node through a client, so that the file of the configuration is
+    /// changed too; `None` without a file.
     async fn amend(&self, _request: Request) -> Option<Result<(), String>> {
         None
     }
 
-    /// Writes a new text of one of the files of the configuration, which were read as `running`,
-    /// beside it: the text says what `change` makes of the node. `roles` are those of each array
-    /// by number, with their devices. `None` if no file says such a change.
+    /// Writes a new text of one of the configuration's files, read as `running`, beside that file.
+    /// The text has the effect of `change`. `roles` has the roles of each array with their devices.
+    /// `None` if no file has such a change.
     async fn draft(
         &self,
         _running: &Files,
@@ -79,77 +79,77 @@ pub trait Platform: Clone + 'static {
         Ok(None)
     }
 
-    /// The file beside a pool that remembers its devices, made if it is missing, and for
-    /// nobody else. Ends in time though its file system does not answer.
+    /// Opens the file beside a pool that records its devices, for this node alone. Makes the file
+    /// if it is missing. Ends within a time limit even if the file system does not answer.
     async fn witness(&self, pool: &Name) -> IoResult<(BoxDevice, Self::Hold)>;
 
-    /// The pools that are remembered beside those called `ours`. `Err` if one cannot be read.
+    /// The recorded pools other than `ours`. `Err` if a record cannot be read.
     async fn other_pools(&self, ours: &[&str]) -> IoResult<Vec<Remembered>>;
 
-    /// The file beside the log of a volume, made if it is missing, and for nobody else. Ends in
-    /// time though its file system does not answer.
+    /// Opens the file beside the log of a volume, for this node alone. Makes the file if it is
+    /// missing. Ends within a time limit even if the file system does not answer.
     async fn log_witness(&self, volume: &Name) -> IoResult<(BoxDevice, Self::Hold)>;
 
-    /// The files beside all logs. `Err` if one cannot be read.
+    /// Reads the files beside all logs. `Err` if one cannot be read.
     async fn logs(&self) -> IoResult<Vec<LogWitness>>;
 
-    /// Who is behind `place`, a path or a URI.
+    /// The identity of the device at `place`, a path or a URI.
     async fn identity(&self, place: &str) -> Identity;
 
-    /// Where `device` is, by its name alone if it does not say within a moment.
+    /// The place of `device`, by its name alone if the place cannot be found within a moment.
     async fn place(&self, device: &config::Device) -> Place;
 
-    /// How many bytes a file or block device at `place` has now; `None` if it does not say.
+    /// The present size in bytes of a file or block device at `place`; `None` if unknown.
     async fn size(&self, _place: &str) -> Option<u64> {
         None
     }
 
-    /// How worn the device behind `place` says that it is; `None` if it does not say.
+    /// The wear of the device behind `place`, by its own report; `None` if unknown.
     async fn wear(&self, _place: &str) -> Option<Wear> {
         None
     }
 
-    /// The name of the machine, for ever.
+    /// The permanent name of the machine.
     fn host(&self) -> String;
 
-    /// The time of day, in seconds since 1970, never 0. It may be set, back as well.
+    /// The time of day, in seconds since 1970, never 0. The clock may be set, back as well.
     fn time_of_day(&self) -> u64;
 
-    /// The same, exactly.
+    /// The time of day, in nanoseconds since 1970.
     fn clock(&self) -> Nanos;
 
-    /// A name that nobody has had.
+    /// A new number that was never used.
     fn uuid(&self) -> u128;
 
-    /// The memory available beside the bytes `promised` already; `None` if that is unknown.
+    /// The memory available beside the bytes `promised` already; `None` if unknown.
     fn room(&self, _promised: u64) -> Option<Room> {
         None
     }
 
-    /// What it has cost so far.
+    /// The resources that the process has used so far.
     fn process(&self) -> Process;
 
-    /// Reports to whoever operates the node.
+    /// Reports an event to the operator of the node.
     fn event(&self, event: Event);
 }
 
 /// The roles of arrays, by their names: the number of each role, and its device.
 pub type Roles = BTreeMap<String, Vec<(u32, Option<String>)>>;
 
-/// A new text of a file of the configuration, which is not in its place yet. Dropped, it is
-/// removed.
+/// A new text of a file of the configuration, not in its place yet. Dropping a draft removes the
+/// text.
 pub trait Draft {
-    /// Puts the text into its place; the files as they are then.
+    /// Puts the text in its place. Returns the files as they are then.
     fn commit(self: Box<Self>) -> Later<'static, Result<Files, String>>;
 }
 
 /// A pool of another configuration.
 pub struct Remembered {
-    /// What remembers it.
+    /// File that records the pool.
     pub file: PathBuf,
-    /// Its name.
+    /// Name of the pool.
     pub pool: String,
-    /// The names of its volumes.
+    /// Names of the pool's volumes.
     pub volumes: Vec<String>,
 }
 
@@ -157,17 +157,17 @@ pub struct Remembered {
 pub struct LogWitness {
     /// The file.
     pub file: PathBuf,
-    /// What it says.
+    /// Content of the file.
     pub superblock: LogSuperblock,
 }
 
 /// A process, as its operating system sees it.
 #[derive(Clone, Copy, Default)]
 pub struct Process {
-    /// Its number.
+    /// Number of the process.
     pub pid: u32,
-    /// The time that processors have spent on it.
+    /// Processor time of the process.
     pub cpu: Nanos,
-    /// The memory that it has; 0 where the system does not report it.
+    /// Resident memory; 0 if the system does not report it.
     pub resident_bytes: u64,
 }

@@ -1,4 +1,4 @@
-//! Recording what clients ask of a volume, on its way to a control connection.
+//! Recording of clients' requests of a volume, for a control connection.
 
 use crate::node::Node;
 use crate::platform::Platform;
@@ -7,7 +7,7 @@ use crate::sink::Recording;
 use control::protocol::Reply;
 
 impl<P: Platform> Node<P> {
-    /// Begins to record a volume; the recording ends with what `session` is of.
+    /// Begins to record a volume; the recording ends with the connection of `session`.
     pub fn record(&self, volume: &str, session: &mut Session) -> Result<(), String> {
         let volumes = self.volumes.borrow();
         let found = volumes.iter().find(|(name, _)| name.as_str() == volume);
@@ -19,7 +19,7 @@ impl<P: Platform> Node<P> {
         Ok(())
     }
 
-    /// What was recorded since the last call.
+    /// Takes the requests recorded since the last call.
     pub fn take_records(&self, session: &Session) -> Result<Reply, String> {
         let recording = session.recording.as_ref();
         let recording = recording.ok_or("nothing is recorded here; begin with `record`")?;

@@ -1,15 +1,15 @@
-//! A write-back volume whose log cannot serve it, without a node: what is left, carrying it out,
-//! and giving the log up.
+//! Recovery, without a node, of a write-back volume that its log cannot serve: inspects the log,
+//! writes it back, or gives it up.
 //!
 //! Invariants:
-//!     looking changes nothing, nor does what is written to another place
-//!     a log is given up ⟹ what its journal has is at the origin, durably
-//!     a log is kept ⟹ what it has is at the origin, durably, before it owes nothing
+//!     inspection changes nothing, and neither does a recovery to another place
+//!     a log is discarded ⟹ the pending group of its journal is at the origin, durably
+//!     a log is written back ⟹ its data is at the origin, durably, before `owes` is cleared
 //!     the origin is written without its pool ⟹ the pool has forgotten the volume, durably
-//!     what is refused is as it was
+//!     a refused recovery has changed nothing
 //!
-//! What is done in order so that a cut leaves something that can be recovered again: replay,
-//! retire, blank the log's superblocks. The file beside the log is the caller's to remove, last.
+//! The order of steps leaves a recoverable state after each cut: replay, retire, blank the log's
+//! superblocks. The caller removes the file beside the log, as the last step.
 
 mod carry;
 mod found;
@@ -28,40 +28,40 @@ use layout::{BLOCK_BYTES, BLOCK_SECTORS, LOG_SUPERBLOCKS, Likeness, LogSuperbloc
 use std::rc::Rc;
 use writelog::{Cleaning, Journal, superblock_of};
 
-/// What is done about a log.
+/// The action on a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wish {
-    /// Nothing: what is left is shown.
+    /// Inspects the log, and changes nothing.
     Look,
-    /// It is given up, once its journal is replayed.
+    /// Discards the log, after its journal was replayed.
     Rewind,
-    /// What it has goes to the origin.
+    /// Writes the log back to the origin.
     Keep,
 }
 
-/// What is left of a log, and what was done.
+/// The state of a log, and the result of the action.
 pub struct Recovery {
     volume: Name,
     origin: Name,
     cleaning: Cleaning,
-    /// What is known of the log; none if nothing is.
+    /// The newest superblock of the log, if there is any.
     known: Option<LogSuperblock>,
-    /// That was of another.
+    /// True if this superblock names another origin.
     is_other_origin: bool,
-    /// Each device of the log, and what is there.
+    /// Each device of the log, with its state.
     copies: Vec<(Name, CopyState)>,
     journal: Option<(Name, JournalState)>,
-    /// What can be carried out, or why nothing can.
+    /// The data that can be written back, or the reason why there is none.
     log: Result<Owed, String>,
     outcome: Outcome,
 }
 
-/// What a log has.
+/// The dirty data of a log.
 struct Owed {
     owed: Bytes,
     is_drained: bool,
     lag: Nanos,
-    /// Why a node refuses it.
+    /// Reasons of a node to refuse the log.
     doubts: Vec<String>,
 }
 
@@ -75,26 +75,26 @@ enum Outcome {
 
 enum CopyState {
     Absent(String),
-    /// Nothing of this log.
+    /// No superblock of this log.
     Nothing,
-    /// What it holds has been overtaken.
+    /// A superblock that a newer one has overtaken.
     Stale,
     Current,
 }
 
 enum JournalState {
     Absent(String),
-    /// Nothing of this log.
+    /// No journal of this volume.
     Nothing,
-    /// The origin was written without it since.
+    /// The origin was written without the journal since.
     Void,
-    /// The origin has all of it.
+    /// The origin has all groups of the journal.
     Done,
-    /// The origin may have a part of a group, whose newest write is so old.
+    /// The origin may have a part of a group; the age of the group's newest write.
     Pending(Nanos),
-    /// The origin may have a part of a group, which cannot be read as a whole.
+    /// The origin may have a part of a group, and the journal cannot replay it.
     Damaged(String),
-    /// The origin has got that.
+    /// The pending group was replayed to the origin; the age of its newest write.
     Replayed(Nanos),
 }
 
@@ -107,7 +107,7 @@ async fn lease<P: Platform>(
     devices.open(&source, role).await
 }
 
-/// Does what is wished about the log of `volume`; with a `target` there, instead of at the origin.
+/// Carries out `wish` on the log of `volume`, and writes to `target` if given, else to the origin.
 /// `logs` are the files beside logs.
 pub async fn recover<P: Platform>(
     devices: &Rc<Devices<P>>,
@@ -236,7 +236,7 @@ async fn with<P: Platform>(
         (Wish::Rewind, Some(target)) => rewind_to(found, &recovery, target).await?,
         (Wish::Keep, _) => {
             let look = look.map_err(|why| format!("nothing can be carried out: {why}"))?;
-            // One that somebody else has is not away.
+            // A device that another user has is not absent.
             let mut all = found.logs.iter().chain(found.journal);
             if let Some(why) = all.find_map(|(_, lease)| {
                 lease
@@ -274,7 +274,7 @@ async fn open_target<P: Platform>(
     target::open(found.devices, target, sectors).await
 }
 
-/// A copy of the origin, in which the journal's group is replayed.
+/// Makes a copy of the origin at the target, and replays the journal's group there.
 async fn rewind_to<P: Platform>(
     found: &Found<'_, P>,
     recovery: &Recovery,
@@ -307,7 +307,7 @@ fn counts(copy: &LogSuperblock, known: &LogSuperblock) -> bool {
     copy.log == known.log && copy.epoch == known.epoch && in_mask
 }
 
-/// Refuses to give up a log whose journal may have a part of what the origin has half.
+/// Refuses to discard a log while its journal may have a group that the origin has in part.
 fn needed(device: &Name, state: &JournalState, recovery: &Recovery) -> Result<(), String> {
     let known = recovery.known.as_ref();
     let may_have = known.map(|known| known.owes && known.journal.is_some());
@@ -324,7 +324,8 @@ fn needed(device: &Name, state: &JournalState, recovery: &Recovery) -> Result<()
     ))
 }
 
-/// What a journal has; with `replays` the origin gets that, and the journal is void.
+/// The state of a journal. With `replays`, the origin gets the pending group, and the journal is
+/// retired.
 async fn look_at<P: Platform>(
     found: &Found<'_, P>,
     lease: &Result<Lease<P>, IoError>,
@@ -375,7 +376,7 @@ async fn look_at<P: Platform>(
     Ok(JournalState::Replayed(age))
 }
 
-/// Nothing says any more that a device has a copy.
+/// Blanks the superblocks of a log device, so that it no longer counts as a copy.
 pub(crate) async fn blank<D: Device>(device: &D, env: &block::Env) -> block::IoResult {
     let mut buf = env.pool.take(BLOCK_BYTES);
     buf.fill(0);

@@ -1,5 +1,5 @@
-//! Makes the reports of a node: its status, and in files of their own what it
-//! observed of a volume and why that is cached or not.
+//! Reports of a node: the status; in files of their own, the observations of a volume, and the
+//! reasons for its cached lines.
 
 mod arrays;
 mod explain;
@@ -21,7 +21,7 @@ use filter::{Interval, Latency, Snapshot, Tally, Verb};
 use std::collections::HashMap;
 use writelog::Cleaning;
 
-/// What one connection was last sent, to send it what happened since.
+/// The state of a connection: the last values sent, from which the next report counts.
 #[derive(Default)]
 pub struct Session {
     at: Option<Nanos>,
@@ -34,7 +34,7 @@ pub struct Session {
     pub(crate) hold: Option<Hold>,
 }
 
-/// What was last sent of a volume.
+/// The values last sent of a volume.
 #[derive(Default)]
 struct SeenVolume {
     hit: u64,
@@ -43,9 +43,9 @@ struct SeenVolume {
     write_total: Total,
 }
 
-/// What was last sent of a device.
+/// The values last sent of a device.
 struct Seen {
-    /// When it was opened, which distinguishes one use of a name from a later one.
+    /// Time of the opening, which distinguishes one use of a name from a later one.
     opened_at: Nanos,
     snapshot: Snapshot,
     read_total: Total,
@@ -53,7 +53,7 @@ struct Seen {
 }
 
 impl<P: Platform> Node<P> {
-    /// The report, over the time since `session` was last used.
+    /// The report, over the time since the last one of `session`.
     pub fn report(&self, session: &mut Session) -> Status {
         let now = self.platform.local().env().timer.now();
         let since = session.at.replace(now).unwrap_or(self.began);
@@ -114,7 +114,7 @@ impl<P: Platform> Node<P> {
         pools.iter().map(|(n, p)| pool(n, p, now)).collect()
     }
 
-    /// Devices of the configuration that are open for nothing and in no array.
+    /// Devices of the configuration that are not open and in no array.
     fn unused(&self) -> Vec<Unused> {
         let config = self.devices.config();
         let in_array = |name: &Name| {
@@ -142,12 +142,12 @@ impl<P: Platform> Node<P> {
     }
 }
 
-/// A rate; none over no time.
+/// A rate per second; 0 over no time.
 fn per(amount: f64, span_s: f64) -> f64 {
     if span_s > 0.0 { amount / span_s } else { 0.0 }
 }
 
-/// A volume of a former volume's name starts from zero.
+/// The report of a volume. A new volume with a former volume's name starts from zero.
 fn volume<P: Platform>(
     name: &Name,
     served: &Served<P>,
@@ -243,7 +243,7 @@ fn pool<D: Driver>(name: &Name, pool: &Pool<D>, now: Nanos) -> PoolStatus {
     }
 }
 
-/// What decides about lines, and why.
+/// The pool's policy, with the evidence behind its choice of rule.
 fn policy<D: Driver>(pool: &Pool<D>, now: Nanos) -> Policy {
     let name = pool.policy.to_owned();
     let Some(policy) = pool.cache.explanation() else {

@@ -1,4 +1,4 @@
-//! A volume as clients have it: cached, with a log before that if it is write-back, and observed.
+//! A volume as clients use it: cached, with a log in front if it is write-back, and observed.
 //!
 //! ```text
 //! Gate ─> ServedVolume ─┬─> cache::Volume
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Invariants:
-//!     there is a log ⟹ every request goes by it, and nothing else writes to the volume
-//!     a `Held` lives ⟹ no change begins, and none is under way once `hold` has returned
-//!     it gets a log ⟹ no change is under way: its blocks become those of the log
+//!     there is a log ⟹ every request goes through it, and nothing else writes to the volume
+//!     a `Held` lives ⟹ no change begins, and none is in flight once `hold` has returned
+//!     the volume gets a log ⟹ no change is in flight: its logical block becomes that of the log
 //!
 //! Requests are observed as they come from clients, before a log or a hold.
 
@@ -26,19 +26,19 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use writelog::{Status, logged};
 
-/// A volume with all that is in front of its origin; clones are the same.
+/// A volume with all layers in front of its origin; clones are the same.
 pub struct ServedVolume<D: Driver>(Rc<Inner<D>>);
 
 struct Inner<D: Driver> {
     cached: cache::Volume<Leaf<D>>,
     log: RefCell<Option<Log<D>>>,
-    /// While it has a log.
+    /// Geometry with a log.
     logged: Geometry,
-    /// How many hold changes.
+    /// Number of holds on changes.
     held: Cell<u32>,
     changing: Cell<u32>,
     signal: Signal,
-    /// What a volume that is quiesced is held by.
+    /// Rest of a quiesced volume.
     quiesced: RefCell<Option<AtRest<D>>>,
     observers: Observers,
     timer: Timer,
@@ -64,7 +64,7 @@ impl Watch for Observers {
     }
 }
 
-/// Changes wait until this is dropped.
+/// Holds back changes until dropped.
 pub(crate) struct Held<D: Driver>(ServedVolume<D>);
 
 impl<D: Driver> Drop for Held<D> {
@@ -75,9 +75,9 @@ impl<D: Driver> Drop for Held<D> {
     }
 }
 
-/// A volume at rest: nothing is owed, and changes wait, until this is dropped.
+/// A volume at rest: nothing is dirty, and changes wait, until this is dropped.
 pub(crate) struct AtRest<D: Driver> {
-    // The log goes on first.
+    // Dropped first, so that the log goes on before changes do.
     _resting: Resting<D>,
     _held: Held<D>,
 }
@@ -97,7 +97,7 @@ impl<D: Driver> Clone for ServedVolume<D> {
     }
 }
 
-/// A change that is under way, until dropped.
+/// A change in flight, until dropped.
 struct Changing<'a, D: Driver>(&'a Inner<D>);
 
 impl<D: Driver> Drop for Changing<'_, D> {
@@ -108,7 +108,7 @@ impl<D: Driver> Drop for Changing<'_, D> {
 }
 
 impl<D: Driver> ServedVolume<D> {
-    /// `cached`, behind `log`; profiled in lines of `line_bytes`.
+    /// Makes a volume of `cached`, behind `log`; profiled in lines of `line_bytes`.
     pub(crate) fn new(
         cached: cache::Volume<Leaf<D>>,
         log: Option<Log<D>>,
@@ -141,42 +141,42 @@ impl<D: Driver> ServedVolume<D> {
         &self.0.cached
     }
 
-    /// The profile of its requests.
+    /// The profile of the volume's requests.
     pub(crate) fn profiling(&self) -> &Profiling {
         &self.0.observers.profiling
     }
 
-    /// How long requests took.
+    /// The latencies of the volume's requests.
     pub(crate) fn latencies(&self) -> &Latencies {
         &self.0.observers.latencies
     }
 
-    /// Where its requests may be recorded.
+    /// The tap that records requests.
     pub(crate) fn tap(&self) -> Tap<Sink> {
         self.0.observers.tap.clone()
     }
 
-    /// Its log.
+    /// The log, if there is one.
     pub(crate) fn log(&self) -> Option<Log<D>> {
         self.0.log.borrow().clone()
     }
 
-    /// How its log stands, if it has one.
+    /// The state of the log, if there is one.
     pub fn log_status(&self) -> Option<Status> {
         self.log().map(|log| log.engine().status())
     }
 
-    /// Devices of its log that were lost since it was opened, and why.
+    /// Devices lost since the log was opened, each with the reason.
     pub(crate) fn lost_copies(&self) -> Vec<(Name, String)> {
         self.log().map(|log| log.lost()).unwrap_or_default()
     }
 
-    /// Whether the journal of its log was lost since it was opened.
+    /// True if the journal was lost since the log was opened.
     pub(crate) fn has_lost_journal(&self) -> bool {
         self.log().is_some_and(|log| log.has_lost_journal())
     }
 
-    /// What it does with writes.
+    /// The mode of the volume: write-back, or the mode of the cache.
     pub fn mode(&self) -> VolumeMode {
         match self.0.log.borrow().is_some() {
             true => VolumeMode::WriteBack,
@@ -184,17 +184,17 @@ impl<D: Driver> ServedVolume<D> {
         }
     }
 
-    /// `log` takes the place of the one that it had, or of none; changes are held.
+    /// Installs `log` in place of the former one, if any; changes are held meanwhile.
     pub(crate) fn exchange_log(&self, log: Log<D>) {
         self.0.log.replace(Some(log));
     }
 
-    /// It has no log any more.
+    /// Removes the log.
     pub(crate) fn forget_log(&self) {
         self.0.log.borrow_mut().take();
     }
 
-    /// Lets changes wait that begin from now on; returns once those before have ended.
+    /// Holds back new changes; returns once those in flight have ended.
     pub(crate) async fn hold(&self) -> Held<D> {
         self.0.held.set(self.0.held.get() + 1);
         let held = Held(self.clone());
@@ -202,12 +202,12 @@ impl<D: Driver> ServedVolume<D> {
         held
     }
 
-    /// It stays at rest until [`ServedVolume::go_on`].
+    /// Keeps the volume at rest until [`ServedVolume::go_on`].
     pub(crate) fn stay(&self, at_rest: Option<AtRest<D>>) {
         self.0.quiesced.replace(at_rest);
     }
 
-    /// It goes on, if it was to stay at rest.
+    /// Ends the rest of the volume.
     pub(crate) fn go_on(&self) {
         self.0.quiesced.take();
     }

@@ -1,8 +1,8 @@
-//! What is recorded of a volume, until it is fetched.
+//! The recorded requests of a volume, until they are fetched.
 //!
 //! Invariants:
 //!     a volume is recorded ⟺ one [`Recording`] of it is held
-//!     memory is bounded: what is not fetched in time is dropped and counted
+//!     memory is bounded: requests not fetched in time are dropped and counted
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +12,7 @@ use control::protocol::Records;
 use filter::{Access, Begin, Tap, Verb};
 use trace::{Op, Record, Tape};
 
-/// What is held between two fetches: about 150,000 requests.
+/// Most bytes held between two fetches: about 150,000 requests.
 const TAPE_BYTES: usize = 1 << 20;
 
 /// Puts requests on a tape.
@@ -26,8 +26,7 @@ impl Begin for Sink {
             Verb::Flush => return self.0.push(&Record::flush(now, 0)),
             Verb::Discard | Verb::Extents => return,
         };
-        // A request of no bytes has no place in a trace; a longer one than fits
-        // is as long as fits.
+        // A request of no bytes has no place in a trace; a request too long for the format is cut.
         let len = access.extent.len.bytes();
         if len > 0 {
             self.0.push(&Record {
@@ -42,20 +41,20 @@ impl Begin for Sink {
     }
 }
 
-/// A recording that goes on until this is dropped.
+/// A recording, which lasts until this is dropped.
 pub struct Recording {
     pub(crate) volume: Name,
     tap: Tap<Sink>,
 }
 
 impl Recording {
-    /// Begins one; `None` if the volume is being recorded.
+    /// Begins a recording; `None` if the volume is already being recorded.
     pub(crate) fn begin(volume: Name, tap: Tap<Sink>) -> Option<Recording> {
         let begun = tap.put(Sink(Tape::new(TAPE_BYTES)));
         begun.then(|| Recording { volume, tap })
     }
 
-    /// What was recorded since the last call.
+    /// Takes the requests recorded since the last call.
     pub(crate) fn take(&self) -> Records {
         let taken = self.tap.with(|sink| (sink.0.take(), sink.0.dropped()));
         let (piece, dropped) = taken.unwrap_or_default();

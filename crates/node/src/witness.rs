@@ -1,11 +1,11 @@
-//! The file beside a pool or a log, which may fail for a while: its user tries again.
+//! The file beside a pool or a log. The file may fail for a while; its user retries.
 //!
-//! A file that fails, or does not answer in time, is closed, and opened again by the next
-//! request. So an error of the past does not keep it out of service.
+//! A file that fails, or does not answer in time, is closed, and reopened by the next request. So a
+//! past error does not keep it out of service.
 //!
-//! Invariant: a file is open again ⟹ all that was asked of it before has ended
+//! Invariant: a file is reopened ⟹ all earlier requests have ended
 //!
-//! Not here: what is in it (`cache`), and where it is (`Platform`).
+//! Not here: the content of the file (`cache`), and its path (`Platform`).
 
 use crate::event::Event;
 use crate::platform::Platform;
@@ -18,10 +18,10 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
-/// How long the file may take to answer.
+/// Time limit of a request to the file.
 const ANSWER_MAX: Nanos = Nanos::from_secs(10);
 
-/// What a file is beside.
+/// The owner of the file.
 #[derive(Clone, Debug)]
 pub(crate) enum Beside {
     /// A pool.
@@ -47,7 +47,7 @@ struct Inner<P: Platform> {
     geometry: Geometry,
     file: RefCell<Option<Rc<Kept<P>>>>,
     opening: Mutex,
-    /// Why it fails, if it does.
+    /// Reason of the failure, if the file fails.
     fails: RefCell<Option<String>>,
     closed: Cell<bool>,
 }
@@ -57,9 +57,9 @@ struct Kept<P: Platform> {
     _hold: P::Hold,
 }
 
-/// What keeps others from the file.
+/// The claim on a file, against other users.
 pub(crate) trait Claim {
-    /// The name of the file, and why it fails, if it does.
+    /// The name of the file and the reason, if the file fails.
     fn fails(&self) -> Option<(String, String)>;
 }
 
@@ -70,7 +70,7 @@ impl<P: Platform> Claim for Claimed<P> {
     }
 }
 
-/// Keeps others from the file. Once it is dropped the file is closed.
+/// A claim on a file. Dropping it closes the file.
 pub(crate) struct Claimed<P: Platform>(Rc<Inner<P>>);
 
 impl<P: Platform> Drop for Claimed<P> {
@@ -80,7 +80,7 @@ impl<P: Platform> Drop for Claimed<P> {
     }
 }
 
-/// Opens the file, made if it is missing.
+/// Opens the file; makes it if it is missing.
 pub(crate) async fn open<P: Platform>(
     platform: &P,
     beside: Beside,
@@ -136,7 +136,7 @@ impl<P: Platform> Inner<P> {
         done
     }
 
-    /// Says once that it fails, and once that it is well.
+    /// Reports the first failure, and the first success after failures.
     fn note(&self, error: Option<&IoError>) {
         if error.is_some() {
             self.file.take();

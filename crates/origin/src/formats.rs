@@ -1,31 +1,31 @@
-//! Recognises what is on a device by its first bytes, and names the sectors
-//! that whoever changes it must rewrite.
+//! Recognises the format of a device by its first bytes. Names the sectors that any software must
+//! rewrite when it changes data of this format.
 //!
 //! The numbers are those of the formats' documentation: ext4 and jbd2 in the
 //! Linux kernel's `Documentation/filesystems/ext4`, the XFS Algorithms & Data
 //! Structures book, the Btrfs on-disk format page, LVM2's `format_text`, and of the UEFI
 //! specification for tables of partitions.
 //!
-//! A partition table says little of the data behind it, so that each partition is looked into,
-//! and the first MiB of a device without a table, where tools leave room for one.
+//! A partition table says little of the data behind it. So each partition is read too; on a device
+//! without a table also the place at 1 MiB, where tools leave room for one.
 //!
-//! What is read may be anything: a field that leads outside the device is left
-//! out, and nothing here panics.
+//! The bytes read may be anything: a field that leads outside the device is left out, and no input
+//! causes a panic.
 
 use block::{Extent, Lba, SECTOR_BYTES, Sectors};
 
-/// How much of a device's start [`recognise`] wants to see.
+/// Bytes of a device's start that [`recognise`] needs.
 pub const HEAD_BYTES: usize = 256 << 10;
-/// How much of a partition's.
+/// Bytes of a partition's start that [`recognise_at`] needs.
 pub const PARTITION_BYTES: usize = 128 << 10;
-/// Partitions that are looked into.
+/// Most partitions that are read.
 const PARTITIONS_MAX: usize = 16;
-/// Where tools put the first partition, and whoever forgoes a table may put a file system.
+/// Start of the first partition as tools place it, or of a file system placed so without a table.
 const ALIGNED: Lba = Lba(2048);
 
 macro_rules! whats {
     ($($variant:ident = $code:literal, $name:literal;)*) => {
-        /// What a watched place is.
+        /// The kind of a watched place.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u8)]
         pub enum What {
@@ -33,12 +33,12 @@ macro_rules! whats {
         }
 
         impl What {
-            /// Its name in messages.
+            /// The name in messages.
             pub const fn name(self) -> &'static str {
                 match self { $(What::$variant => $name,)* }
             }
 
-            /// From the byte that stands for it in a record.
+            /// The kind with the code `code` in a record.
             pub(crate) const fn from_code(code: u8) -> Option<What> {
                 match code { $($code => Some(What::$variant),)* _ => None }
             }
@@ -59,7 +59,7 @@ whats! {
 }
 
 impl What {
-    /// Whether it holds a number that its maker has drawn.
+    /// True if the place contains an identifier drawn at random when its format was made.
     pub(crate) fn has_number(self) -> bool {
         match self {
             What::Ext4Superblock
@@ -72,25 +72,25 @@ impl What {
     }
 }
 
-/// A log that is written around and around; its head has to be looked for.
+/// A log that is written in rounds; its head has to be searched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Log {
-    /// All of it.
+    /// The whole log.
     pub extent: Extent,
 }
 
-/// What a device's first bytes show.
+/// The formats that a device's first bytes show.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Recognised {
     /// Places to watch, each written as a whole by its owner.
     pub sentinels: Vec<(What, Extent)>,
-    /// XFS logs whose heads are to be watched too.
+    /// XFS logs; their heads are to be watched too.
     pub logs: Vec<Log>,
-    /// Where more may begin, of which the first [`PARTITION_BYTES`] are to be seen.
+    /// Starts of possible further formats, of which the first [`PARTITION_BYTES`] are to be read.
     pub partitions: Vec<Lba>,
 }
 
-/// Names the sentinels of a device of `sectors` that begins with `head`.
+/// Names the sentinels of a device of `sectors` with the first bytes `head`.
 pub fn recognise(head: &[u8], sectors: Sectors) -> Recognised {
     let mut found = content(head);
     if found.sentinels.is_empty() {
@@ -106,7 +106,8 @@ pub fn recognise(head: &[u8], sectors: Sectors) -> Recognised {
     found.within(sectors)
 }
 
-/// Names the sentinels of what begins at `start`, with `head`, on a device of `sectors`.
+/// Names the sentinels of a format at `start`, with the first bytes `head`, on a device of
+/// `sectors`.
 pub fn recognise_at(start: Lba, head: &[u8], sectors: Sectors) -> Recognised {
     let mut found = content(head);
     let moved = |extent: &mut Extent| {
@@ -130,7 +131,7 @@ fn content(head: &[u8]) -> Recognised {
 }
 
 impl Recognised {
-    /// What of it lies on a device of `sectors`.
+    /// Drops the places that are not on a device of `sectors`.
     fn within(mut self, sectors: Sectors) -> Recognised {
         let fits = |e: &Extent| {
             let end = e.start.0.checked_add(e.len.0);
@@ -170,8 +171,8 @@ fn be64(head: &[u8], at: usize) -> Option<u64> {
     bytes(head, at).map(u64::from_be_bytes)
 }
 
-/// Mounting writes the superblock; the journal's is written when its tail moves
-/// and at every clean unmount.
+/// Mounting writes the superblock. The journal's superblock is written when its tail moves, and at
+/// every clean unmount.
 fn ext4(head: &[u8], found: &mut Recognised) {
     const SUPERBLOCK: usize = 1024;
     const HAS_JOURNAL: u64 = 4;
@@ -183,7 +184,7 @@ fn ext4(head: &[u8], found: &mut Recognised) {
     let journal = || {
         let shift = le32(head, SUPERBLOCK + 0x18).filter(|s| *s <= 6)?;
         let has = le32(head, SUPERBLOCK + 0x5c)? & HAS_JOURNAL != 0;
-        // The superblock backs up where the journal's inode says its blocks are.
+        // The superblock holds a backup of the block map in the journal's inode.
         let backed_up = *head.get(SUPERBLOCK + 0xfd)? == 1;
         let map = SUPERBLOCK + 0x10c;
         let block = if le16(head, map)? == 0xf30a {
@@ -217,7 +218,7 @@ fn xfs(head: &[u8], found: &mut Recognised) {
         let in_group = start & (1u64.checked_shl(group_bits)?.wrapping_sub(1));
         let block = group.checked_mul(group_blocks)?.checked_add(in_group)?;
         let byte = block.checked_mul(block_bytes)?;
-        // A log on a device of its own begins nowhere on this one.
+        // The start is 0 if the log is on a device of its own.
         (start > 0 && blocks > 0).then(|| extent(byte, blocks * block_bytes))
     };
     found.logs.extend(log().map(|extent| Log { extent }));
@@ -247,7 +248,7 @@ fn lvm(head: &[u8], found: &mut Recognised) {
     found
         .sentinels
         .push((What::LvmLabel, extent(at as u64, SECTOR_BYTES)));
-    // The list of data areas ends with zeroes, and then comes that of metadata.
+    // The list of data areas ends with zeroes; the list of metadata areas follows.
     const AREAS: usize = 16;
     let mut next = at + le32(head, at + 20).unwrap_or(0) as usize + 40;
     let mut lists = 0;
@@ -313,7 +314,7 @@ fn gpt(head: &[u8], found: &mut Recognised) {
 
 /// The primary partitions of an MBR.
 fn mbr(head: &[u8], found: &mut Recognised) {
-    // Of a GPT, what guards it, and what holds others.
+    // Unused, the guard of a GPT, and extended partitions, which contain others.
     const PASSED_OVER: [u8; 5] = [0, 0xee, 0x05, 0x0f, 0x85];
     if head.get(510..512) != Some(&[0x55, 0xaa]) || !found.partitions.is_empty() {
         return;
@@ -367,7 +368,7 @@ mod tests {
         for (name, head, starts) in tables() {
             let found = recognise(&head, Sectors(1 << 20));
             assert_eq!(found.partitions, starts, "{name}");
-            // One that begins behind the device's end is none.
+            // A partition that begins behind the device's end is left out.
             let found = recognise(&head, Sectors(starts[0].0));
             assert!(found.partitions.is_empty(), "{name}");
         }

@@ -1,10 +1,10 @@
-//! An origin as a device that keeps its own record true, for the next start or for the next
-//! answer of a server that was lost.
+//! An origin as a device that keeps its own record true. The record serves the next start, or the
+//! next reply after a loss of the server.
 //!
 //! Invariant: a write reaches the device below only after a record that allows
 //! it is durable (`Keep`).
 //!
-//! Not here: where the record is kept.
+//! Not here: the place of the record.
 
 use crate::record::Record;
 use crate::survey;
@@ -20,7 +20,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 
-/// How often a record that could allow less is made durable.
+/// Shortest interval between two narrowings of the record.
 const NARROW_PERIOD: Nanos = Nanos::from_secs(10);
 /// Makes the bytes of a record durable.
 pub type Keep = Box<dyn Fn(Vec<u8>) -> Pin<Box<dyn Future<Output = ()>>>>;
@@ -32,10 +32,10 @@ struct Inner<D: Device> {
     device: D,
     env: Env,
     watch: RefCell<Watch>,
-    /// `None` if the record is for as long as the device is open.
+    /// `None` if the record lasts only as long as the device is open.
     keep: Option<Keep>,
     keeping: Mutex,
-    /// How often the record has changed, and of these how many are durable.
+    /// Number of changes of the record, and of durable ones among them.
     changes: Cell<u64>,
     durable: Cell<u64>,
     narrowed: Cell<Nanos>,
@@ -48,14 +48,14 @@ impl<D: Device> Clone for Guarded<D> {
 }
 
 impl<D: Device> Guarded<D> {
-    /// Guards `device`, of which `record` is true. Nothing may be written before
-    /// [`Guarded::begin`] has ended.
+    /// Guards `device` with the true record `record`. No write may begin before [`Guarded::begin`]
+    /// has ended.
     pub fn new(device: D, env: Env, record: Record, keep: Keep) -> Guarded<D> {
         Guarded::with(device, env, record, Some(keep))
     }
 
-    /// Guards `device` for as long as it is open: nothing is kept, and its
-    /// [`Recogniser`] says whether what answers is still the same.
+    /// Guards `device` for as long as it is open. No record is kept; the [`Recogniser`] compares a
+    /// device that answers later with this one.
     pub fn watching(device: D, env: Env, record: Record) -> Guarded<D> {
         Guarded::with(device, env, record, None)
     }
@@ -73,7 +73,7 @@ impl<D: Device> Guarded<D> {
         }))
     }
 
-    /// What recognises the device for as long as it is open.
+    /// The recogniser of this device.
     pub fn recogniser(&self) -> Recogniser<D> {
         Recogniser(Rc::downgrade(&self.0))
     }
@@ -83,8 +83,8 @@ impl<D: Device> Guarded<D> {
         self.0.make_durable(1).await;
     }
 
-    /// Makes a new record of the device, which nobody writes meanwhile, and makes
-    /// it durable: the next survey compares with this.
+    /// Makes a new record of the device, and makes this record durable for the next survey. The
+    /// device is not written meanwhile.
     pub async fn renew(&self, identity: Identity, seed: u64) -> IoResult {
         let inner = &self.0;
         let record = survey::take(&inner.device, &inner.env.pool, identity, seed).await?;
@@ -95,7 +95,7 @@ impl<D: Device> Guarded<D> {
     }
 }
 
-/// Recognises a device that is guarded; keeps it open no longer.
+/// Recognises a guarded device, without keeping it open.
 pub struct Recogniser<D: Device>(Weak<Inner<D>>);
 
 impl<D: Device> Clone for Recogniser<D> {
@@ -105,8 +105,8 @@ impl<D: Device> Clone for Recogniser<D> {
 }
 
 impl<D: Device> Recogniser<D> {
-    /// Why what `now` reads is not this device; `None` if nothing says so. Places that a write
-    /// may have left half done say nothing.
+    /// Returns the reason why `now` is not this device; `None` if nothing contradicts. Places that
+    /// may be half written count neither way.
     pub async fn doubt(&self, now: &impl Device) -> IoResult<Option<Reason>> {
         let Some(inner) = self.0.upgrade() else {
             return Ok(None);
@@ -154,7 +154,7 @@ impl<D: Device> Inner<D> {
         work: impl Future<Output = IoResult>,
     ) -> IoResult {
         let (mark, grown) = self.watch.borrow_mut().begin_write(extent, left);
-        // Another's change of the same place may be on its way.
+        // Another change of the same place may still be making the record durable.
         let change = if grown {
             self.changed()
         } else {
@@ -173,7 +173,7 @@ impl<D: Device> Inner<D> {
         result
     }
 
-    /// Brings back what can be compared after a crash.
+    /// Narrows the record, so that more places can be compared after a crash.
     fn narrow(self: &Rc<Self>) {
         let now = self.env.timer.now();
         if now - self.narrowed.get() < NARROW_PERIOD {
@@ -187,7 +187,7 @@ impl<D: Device> Inner<D> {
         let (inner, change) = (self.clone(), self.changed());
         self.env.spawn.spawn(async move {
             inner.make_durable(change).await;
-            // A file system that is made discards everything first: without this, nothing
+            // A new file system discards the whole device first. Without these reads, no place
             // could be compared until all of it was written again.
             for place in unsettled {
                 let read = survey::read(&inner.device, &inner.env.pool, place.extent).await;

@@ -1,11 +1,10 @@
-//! Whether an origin still is what it was when hotset last had it.
+//! Recognises an origin and detects changes by others since hotset last had it.
 //!
-//! Nothing is written to an origin but its own data, so it carries no mark of
-//! ours. Instead a [`Record`] is kept elsewhere: who the device is, how large it
-//! is, and hashes of a few places. *Sentinels* are sectors that the owner of
-//! the data rewrites whenever it changes anything (superblocks, heads of logs);
-//! *samples* are spread over the device by a seed. A [`Survey`] reads them
-//! again, and [`judge`] compares.
+//! Nothing is written to an origin but its own data, so an origin carries no mark of hotset.
+//! Instead a [`Record`] is kept elsewhere: the identity of the device, its size, and hashes of a
+//! few places. *Sentinels* are sectors that the data's owner rewrites at every change (superblocks,
+//! heads of logs). *Samples* are spread over the device by a seed. A [`Survey`] reads these places
+//! again, and [`judge`] compares the hashes.
 //!
 //! ```text
 //! open:   survey ─> judge(record) ─> same | changed | unknown
@@ -17,7 +16,7 @@
 //!     same ⟹ the identity proves it, or places do that no other device has by chance
 //!     a watched place may hold x, by a write of hotset ⟹ the durable record allows x there
 //!
-//! Not here: where a record is kept, and what becomes of the cached lines.
+//! Not here: the place of a record, and the treatment of the cached lines.
 
 mod formats;
 mod guard;

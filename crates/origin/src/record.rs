@@ -1,4 +1,4 @@
-//! What is remembered of an origin, and its bytes.
+//! The record of an origin, and its encoding.
 //!
 //! ```text
 //! version u8 = 1 | flags u8 = 0 | watched u16 | identity length u16 | block u16
@@ -7,17 +7,17 @@
 //!                start u64 | values times hash u64
 //! ```
 //!
-//! Integers are little-endian. Whoever keeps a record protects it by a checksum
-//! of its own.
+//! Integers are little-endian. The keeper of a record protects the bytes with a checksum of its
+//! own.
 
 use crate::formats::What;
 use block::{Extent, Lba, Sectors};
 use layout::{IDENTITY_BYTES_MAX, Identity};
 use twox_hash::XxHash3_64;
 
-/// A record is never longer.
+/// Most bytes of a record.
 pub const RECORD_BYTES_MAX: usize = 1536;
-/// Hashes that may be allowed in one place before anything is.
+/// Most hashes allowed in one place; with one more, any content is allowed.
 pub const VALUES_MAX: usize = 4;
 
 const VERSION: u8 = 1;
@@ -25,13 +25,13 @@ const HEAD_BYTES: usize = 16;
 const PLACE_BYTES: usize = 16;
 const ANY: u8 = u8::MAX;
 
-/// The hash (XXH3, 64 bits) of what a place holds. Not a CRC: superblocks end
-/// with a CRC32C of themselves, over which another one is always the same.
+/// The hash (XXH3, 64 bits) of a place's content. Not a CRC: superblocks end with a CRC32C of
+/// themselves, and a second CRC over both is always the same.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
 
-/// Whether what has this hash is nothing but zeroes or ones, as on any device.
+/// True if the content with this hash is all zeroes or all ones, as on any device.
 pub(crate) fn is_plain(value: u64, len: Sectors) -> bool {
     let len = len.bytes() as usize;
     [0, u8::MAX]
@@ -42,33 +42,33 @@ pub(crate) fn is_plain(value: u64, len: Sectors) -> bool {
 /// The hashes that a place may have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Allowed {
-    /// One of these.
+    /// These hashes alone.
     These(Vec<u64>),
-    /// Any: hotset itself has written there and not said what.
+    /// Any: hotset itself has changed the place without known content.
     Any,
 }
 
-/// A place that is watched.
+/// A watched place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Watched {
-    /// What it is.
+    /// Kind of the place.
     pub what: What,
-    /// Where it is; at most 128 sectors.
+    /// Extent of the place; at most 128 sectors.
     pub extent: Extent,
-    /// What it may hold.
+    /// Permitted content.
     pub allowed: Allowed,
 }
 
-/// What is remembered of an origin.
+/// The identity, the geometry and the watched places of an origin.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// Who it is.
+    /// Identity of the origin.
     pub identity: Identity,
-    /// How large it is.
+    /// Size of the origin.
     pub sectors: Sectors,
-    /// Its logical block.
+    /// Logical block of the origin.
     pub block: Sectors,
-    /// Places, in order of their addresses.
+    /// Watched places, in order of their addresses.
     pub watched: Vec<Watched>,
 }
 
@@ -77,8 +77,8 @@ pub struct Record {
 pub struct NotARecord;
 
 impl Record {
-    /// Its bytes, at most [`RECORD_BYTES_MAX`]: places that do not fit are left
-    /// out from the end, samples first.
+    /// The encoding, at most [`RECORD_BYTES_MAX`]. Places without room are left out from the end,
+    /// samples first.
     pub fn encode(&self) -> Vec<u8> {
         let mut room = RECORD_BYTES_MAX - HEAD_BYTES - self.identity.bytes().len();
         let mut kept = vec![false; self.watched.len()];
@@ -105,7 +105,7 @@ impl Record {
         out
     }
 
-    /// The record in `bytes`, which may be anything.
+    /// Decodes the record in `bytes`, which may be anything.
     pub fn decode(bytes: &[u8]) -> Result<Record, NotARecord> {
         let mut from = Reader(bytes);
         let [version, flags] = from.take()?;
@@ -251,7 +251,7 @@ mod tests {
             }
             let at = at % bytes.len();
             bytes[at] ^= 1 << bit;
-            // Whatever is made of it, it encodes to the same bytes again.
+            // A record decoded from damaged bytes encodes to the same bytes again.
             if let Ok(other) = Record::decode(&bytes) {
                 prop_assert_eq!(other.encode(), bytes);
             }

@@ -1,4 +1,4 @@
-//! Reads from an origin what is needed to make or to check a record.
+//! Reads the places of an origin that make or check a record.
 //!
 //! A few hundred KiB and some tens of single reads, whatever the origin's size.
 
@@ -8,29 +8,29 @@ use block::{Buf, Device, Extent, IoError, IoResult, Kind, Lba, Pool, SECTOR_BYTE
 use futures_util::future::join_all;
 use layout::Identity;
 
-/// Blocks that are sampled.
+/// Number of sampled parts.
 pub const SAMPLES: u64 = 32;
-/// How often a block is drawn from a part that samples alone can identify.
+/// Most draws of a block in each part, for a device that samples alone can identify.
 const ATTEMPTS: u64 = 8;
-/// Samples that such a device has in its head besides.
+/// Most further samples in the head of such a device.
 const IN_HEAD: usize = 8;
-/// Sentinels that are watched; partitions may have many.
+/// Most watched sentinels; partitions may have many.
 const SENTINELS_MAX: usize = 32;
-/// The unit in which everything is read, which lies on every logical block.
+/// Unit of all reads, a multiple of every logical block, in sectors.
 const BLOCK: u64 = 8;
-/// One read of the head.
+/// Length of one read of the head, in sectors.
 const CHUNK: u64 = 128;
 
-/// What an origin is now.
+/// The present state of an origin.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// Who it is.
+    /// Identity of the origin.
     pub identity: Identity,
-    /// How large it is.
+    /// Size of the origin.
     pub sectors: Sectors,
-    /// Its logical block.
+    /// Logical block of the origin.
     pub block: Sectors,
-    /// The hash of each place asked for; `None` where it cannot be read.
+    /// Hash of each requested place; `None` if the place cannot be read.
     pub hashes: Vec<(Extent, Option<u64>)>,
 }
 
@@ -58,8 +58,8 @@ pub async fn again<D: Device>(
     }
 }
 
-/// Makes the record of an origin as it is now, with samples drawn by `seed`.
-/// Sectors that cannot be read are not watched; fails if none can, or the device is lost.
+/// Makes the record of an origin in its present state, with samples drawn by `seed`. Unreadable
+/// sectors are not watched. Fails if all watched places are unreadable, or the device is lost.
 pub async fn take<D: Device>(
     origin: &D,
     pool: &Pool,
@@ -69,7 +69,7 @@ pub async fn take<D: Device>(
     take_with(origin, pool, identity, seed, &[]).await
 }
 
-/// As [`take`], of which these places are watched too.
+/// As [`take`], with the places `also` watched too.
 pub async fn take_with<D: Device>(
     origin: &D,
     pool: &Pool,
@@ -121,7 +121,7 @@ pub async fn take_with<D: Device>(
     }
 }
 
-/// What is recognised on the device, which ends at `end`, and in its partitions; and its head.
+/// The formats of the device, which ends at `end`, and of its partitions; and the device's head.
 async fn sentinels<D: Device>(
     origin: &D,
     pool: &Pool,
@@ -139,7 +139,7 @@ async fn sentinels<D: Device>(
     Ok((found, head))
 }
 
-/// So many bytes from `start` on, as far as the device goes.
+/// Reads `len` bytes from `start` on, as far as the device goes.
 async fn run<D: Device>(
     origin: &D,
     pool: &Pool,
@@ -151,7 +151,7 @@ async fn run<D: Device>(
     let mut bytes = Vec::with_capacity(len);
     let mut at = start.0;
     while bytes.len() < len && at < end {
-        // Later reads are aligned, wherever a partition begins.
+        // Later reads are aligned, even if the partition is not.
         let next = (at / BLOCK * BLOCK + CHUNK).min(end);
         let chunk = Extent::new(Lba(at), Sectors(next - at));
         bytes.extend(legible(origin, pool, chunk, unreadable).await?);
@@ -160,8 +160,8 @@ async fn run<D: Device>(
     Ok(bytes)
 }
 
-/// One block of each of [`SAMPLES`] equal parts of the device, drawn by `seed`; another one by
-/// each `attempt`.
+/// Draws one block from each of [`SAMPLES`] equal parts of the device by `seed`; each `attempt`
+/// draws another block.
 fn samples(blocks: u64, seed: u64, attempt: u64) -> impl Iterator<Item = u64> {
     let parts = SAMPLES.min(blocks);
     let seed = seed ^ mixed(attempt);
@@ -171,8 +171,8 @@ fn samples(blocks: u64, seed: u64, attempt: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Samples of a device that they alone can prove: where there is something else than zeroes, in
-/// each part, as far as that is found, and in the `head`, which has been read.
+/// Samples of a device that samples alone must identify: blocks with distinctive content, as far as
+/// found, one in each part and some in the `head`, which is already read.
 async fn distinctive<D: Device>(
     origin: &D,
     pool: &Pool,
@@ -203,7 +203,7 @@ async fn distinctive<D: Device>(
     drawn
 }
 
-/// Whether nothing was read, or what any device may hold.
+/// True if the bytes are missing, all zeroes or all ones.
 fn is_empty(bytes: Option<Vec<u8>>) -> bool {
     let plain = |bytes: &Vec<u8>| is_plain(hash(bytes), Sectors(bytes.len() as u64 / SECTOR_BYTES));
     bytes.as_ref().is_none_or(plain)
@@ -216,7 +216,7 @@ fn mixed(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The bytes of `extent`; zeroes, and the error in `unreadable`, for blocks that cannot be read.
+/// Reads `extent`. An unreadable block is zeroes, with its error in `unreadable`.
 async fn legible<D: Device>(
     origin: &D,
     pool: &Pool,
@@ -242,8 +242,7 @@ async fn legible<D: Device>(
     Ok(bytes)
 }
 
-/// The bytes of `extent`, read in whole blocks; the device's last, short block
-/// is out of reach.
+/// Reads `extent` in whole blocks; the device's last, short block is out of reach.
 pub(crate) async fn read<D: Device>(origin: &D, pool: &Pool, extent: Extent) -> IoResult<Vec<u8>> {
     let start = extent.start.0 / BLOCK * BLOCK;
     let end = extent.end().0.next_multiple_of(BLOCK);
@@ -254,9 +253,8 @@ pub(crate) async fn read<D: Device>(origin: &D, pool: &Pool, extent: Extent) -> 
     Ok(buf[from..][..extent.len.bytes() as usize].to_vec())
 }
 
-/// Where an XFS log is written next: its first sector that was written the
-/// round before. Each sector begins with the number of its round, a record's
-/// header with a magic number before it.
+/// The next write position of an XFS log: the first sector of the round before. Each sector begins
+/// with its round number; in the header of a record, a magic number comes first.
 async fn head_of<D: Device>(origin: &D, pool: &Pool, log: Log) -> IoResult<Lba> {
     let round = |at: Lba| async move {
         let sector = read(origin, pool, Extent::new(at, Sectors(1))).await?;

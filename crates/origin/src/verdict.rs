@@ -1,4 +1,4 @@
-//! Compares what an origin is with what it was.
+//! Compares a survey of an origin with its record.
 
 use crate::formats::What;
 use crate::record::{Allowed, Record, is_plain};
@@ -8,49 +8,49 @@ use layout::{Likeness, likeness};
 use std::collections::HashSet;
 use std::fmt;
 
-/// Samples that must be comparable where no sentinel is; where nothing but they can prove who
-/// a device is, samples of as many contents.
+/// Fewest comparable samples on a device without sentinels; fewest different contents if only
+/// samples can identify the device.
 const SAMPLES_MIN: usize = 8;
 
-/// Whether an origin is what it was.
+/// The result of a comparison with the record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Nothing shows a change by others.
+    /// No change by others shows.
     Same,
-    /// It is another, or others have changed it.
+    /// The device is another, or others have changed it.
     Changed(Reason),
-    /// It cannot be decided.
+    /// The comparison decides nothing.
     Unknown(Reason),
 }
 
-/// Why an origin is not taken to be the same.
+/// Reason against taking an origin for the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
     /// Another device answers.
     Identity,
-    /// It has shrunk, or grown.
+    /// The device has shrunk or grown.
     Size {
-        /// What it was.
+        /// Recorded size.
         was: Sectors,
-        /// What it is.
+        /// Present size.
         is: Sectors,
     },
-    /// Its logical block is another.
+    /// The logical block has another size.
     Block,
-    /// A place holds what hotset did not leave there.
+    /// A place has content that hotset did not leave there.
     Content(What, Lba),
     /// A place cannot be read.
     Unreadable(What, Lba),
-    /// Nothing is remembered of it.
+    /// There is no record.
     NoRecord,
-    /// Too little is left to compare: hotset wrote everywhere that it watches.
+    /// Too few places can be compared: hotset has written to nearly all watched places.
     NothingLeft,
-    /// Its driver does not say who it is, and what could be compared may be on any device.
+    /// The driver reports no identity, and the comparable content may be on any device.
     Unproved,
 }
 
 impl Reason {
-    /// What is wrong with the device at `place`, as a clause.
+    /// The fault of the device at `place`, as a clause.
     pub fn of(self, place: &str) -> String {
         match self {
             Reason::Unproved => format!("nothing proves that {place} is its origin ({self})"),
@@ -85,8 +85,8 @@ pub fn judge(record: &Record, now: &Survey) -> Verdict {
     judge_but_for(record, now, |_| false)
 }
 
-/// As [`judge`], where `torn` places may hold anything: what they hold may prove the device, but
-/// not refute it.
+/// As [`judge`], but the content of `torn` places may be anything. Such content may prove the
+/// device, but not refute it.
 pub fn judge_but_for(record: &Record, now: &Survey, torn: impl Fn(Extent) -> bool) -> Verdict {
     let known = likeness(record.identity.bytes(), now.identity.bytes());
     if known == Likeness::Other {
@@ -128,7 +128,7 @@ pub fn judge_but_for(record: &Record, now: &Survey, torn: impl Fn(Extent) -> boo
     if let Some(reason) = unreadable {
         return Verdict::Unknown(reason);
     }
-    // A device smaller than that many samples has fewer.
+    // A device with fewer places than this needs all of them.
     let enough = SAMPLES_MIN.min(record.watched.len());
     if known == Likeness::Open && !evidence.proves(enough) {
         return Verdict::Unknown(Reason::Unproved);
@@ -139,7 +139,7 @@ pub fn judge_but_for(record: &Record, now: &Survey, torn: impl Fn(Extent) -> boo
     Verdict::Same
 }
 
-/// What places hold that no other device has by chance.
+/// Content of places that no other device has by chance.
 #[derive(Default)]
 struct Evidence {
     contents: HashSet<u64>,
@@ -147,7 +147,7 @@ struct Evidence {
 }
 
 impl Evidence {
-    /// A place was found to hold what is allowed there.
+    /// Counts a place with permitted content.
     fn take(&mut self, what: What, hash: u64, extent: Extent) {
         if !is_plain(hash, extent.len) {
             self.contents.insert(hash);
@@ -177,7 +177,7 @@ mod tests {
         vec![fill as u8; 4096]
     }
 
-    /// A device by `identity` whose places hold blocks full of these, `what` each.
+    /// A device with `identity` and places of one kind: blocks filled with each of `holds`.
     fn record(identity: &Identity, what: What, holds: &[u64]) -> Record {
         let place = |(at, fill): (usize, &u64)| Watched {
             what,
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(verdict(&serial, What::Sample, &BLANK), Verdict::Same);
         for (what, holds, proves) in [
             (What::Sample, &BLANK[..], false),
-            // One content many times is one.
+            // Equal contents count once.
             (What::Sample, &[7; 32], false),
             (What::Sample, &[1, 2, 3, 4, 5, 6, 7, 7], false),
             (What::Sample, &FULL, true),

@@ -1,56 +1,55 @@
 //! Keeps a record true while hotset itself writes to the origin.
 //!
-//! Invariant, at every instant, if whoever persists keeps the order of
-//! [`Watch::begin_write`] and [`Watch::narrow`]:
-//!     a watched place may hold x, by a write of ours ⟹ the durable record
+//! Invariant, at every instant, if records become durable in the order of [`Watch::begin_write`]
+//! and [`Watch::narrow`]:
+//!     a watched place may hold x, by a write of hotset ⟹ the durable record
 //!     allows x there
 //!
-//! Only a record that grows must be durable before the write that made it grow.
-//! A place that would allow more than [`VALUES_MAX`] values allows anything, so
-//! between two calls of `narrow` a place costs a bounded number of durable
-//! records, however often it is written.
+//! Only a record that grows must be durable before the write that made it grow. A place that would
+//! allow more than [`VALUES_MAX`] values allows anything. So between two calls of `narrow`, a place
+//! causes a bounded number of durable records, however often the place is written.
 //!
-//! A write that fails or is torn may leave a mixture that the record does not
-//! allow; the origin is then taken for changed, which costs hits and no byte.
+//! A write that fails or is torn may leave a mixture that the record does not allow. The origin is
+//! then taken for changed, which costs hits and no byte.
 
 use crate::record::{Allowed, Record, VALUES_MAX, Watched, hash};
 use block::{Extent, IoResult};
 
-/// What writes have left in one place, or may have.
+/// The possible contents of one watched place.
 struct Place {
-    /// What it holds if no loose write is there; `None` if that is not known.
+    /// Content without the loose writes; `None` if unknown.
     settled: Option<u64>,
-    /// Writes that no flush has covered, in the order they began.
+    /// Writes that no flush has covered, in the order of their beginnings.
     loose: Vec<Loose>,
-    /// The last write that began here.
+    /// Number of the last write that began here.
     touched: u64,
 }
 
-/// What a change leaves in its extent.
+/// The content that a change leaves in its extent.
 #[derive(Clone, Copy, Debug)]
 pub enum Left<'a> {
-    /// These bytes, for all of it.
+    /// Known bytes for the whole extent.
     Bytes(&'a [u8]),
     /// Zeroes.
     Zeroes,
-    /// That is not known.
+    /// Unknown content.
     Unknown,
 }
 
-/// A place that holds what is not known, though no write of ours is on its way there.
+/// A place of unknown content without a write of hotset in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Unsettled {
     place: usize,
-    /// Where it is.
+    /// Extent of the place.
     pub extent: Extent,
     touched: u64,
 }
 
 struct Loose {
-    /// `None` if only a part was written, or what is not known.
+    /// Hash of the content; `None` if the write covers a part alone, or its content is unknown.
     value: Option<u64>,
     write: u64,
-    /// The number of its acknowledgement, if it was acknowledged.
+    /// Number of the acknowledgement, if there was one.
     acknowledged: Option<u64>,
 }
 
@@ -68,7 +67,7 @@ pub struct Watch {
 pub struct WriteMark(Option<u64>);
 
 impl WriteMark {
-    /// Whether the write touches a watched place.
+    /// True if the write touches a watched place.
     pub fn is_watched(self) -> bool {
         self.0.is_some()
     }
@@ -80,7 +79,7 @@ impl WriteMark {
 pub struct FlushMark(u64);
 
 impl Watch {
-    /// Watches on from `record`, which is durable and true.
+    /// Starts to watch from `record`, which is durable and true.
     pub fn new(record: Record) -> Watch {
         let place = |watched: &Watched| Place {
             settled: match &watched.allowed {
@@ -98,13 +97,13 @@ impl Watch {
         }
     }
 
-    /// What is to be made durable when [`Watch::begin_write`] says so.
+    /// The record to be made durable when [`Watch::begin_write`] requires that.
     pub fn record(&self) -> &Record {
         &self.record
     }
 
-    /// A change of `extent` begins. `true`: the record has grown and must be durable
-    /// before the origin is touched.
+    /// Begins a change of `extent`. `true`: the record has grown, and must be durable before the
+    /// origin is touched.
     pub fn begin_write(&mut self, extent: Extent, left: Left<'_>) -> (WriteMark, bool) {
         let touched = self.touched(extent);
         if touched.is_empty() {
@@ -135,7 +134,7 @@ impl Watch {
         (WriteMark(Some(self.writes)), grown)
     }
 
-    /// The places that overlap `extent`. They are in order of their starts.
+    /// The places that overlap `extent`, in order of their starts.
     #[inline]
     fn touched(&self, extent: Extent) -> Vec<usize> {
         let watched = &self.record.watched;
@@ -149,7 +148,7 @@ impl Watch {
         touched
     }
 
-    /// Allows `value` in place `i`; whether it was not allowed before.
+    /// Allows `value` in place `i`. Returns true if the record has grown.
     fn grow(&mut self, i: usize, value: Option<u64>) -> bool {
         let allowed = &mut self.record.watched[i].allowed;
         let Allowed::These(values) = allowed else {
@@ -163,7 +162,7 @@ impl Watch {
         true
     }
 
-    /// The write has ended.
+    /// Ends a write.
     pub fn end_write(&mut self, mark: WriteMark, result: &IoResult) {
         let (Some(write), Ok(())) = (mark.0, result) else {
             return;
@@ -175,7 +174,7 @@ impl Watch {
         }
     }
 
-    /// The write has ended, and what it wrote is durable.
+    /// Ends a write that is durable.
     pub fn end_durable(&mut self, mark: WriteMark) {
         let Some(write) = mark.0 else { return };
         for place in &mut self.places {
@@ -186,18 +185,18 @@ impl Watch {
             let mut earlier = 0;
             place.loose.retain(|loose| {
                 earlier += 1;
-                // One that is not acknowledged may still come.
+                // A write without acknowledgement may still reach the device.
                 earlier > at + 1 || loose.acknowledged.is_none()
             });
         }
     }
 
-    /// A flush of the origin begins.
+    /// Begins a flush of the origin.
     pub fn begin_flush(&self) -> FlushMark {
         FlushMark(self.acknowledgements)
     }
 
-    /// The flush has succeeded: what was acknowledged before it began is there.
+    /// Ends a successful flush: writes acknowledged before its beginning are durable.
     pub fn end_flush(&mut self, mark: FlushMark) {
         for place in &mut self.places {
             let covered = |l: &Loose| l.acknowledged.is_some_and(|at| at <= mark.0);
@@ -208,20 +207,20 @@ impl Watch {
         }
     }
 
-    /// The last write of each place.
+    /// The number of each place's last write.
     pub fn touches(&self) -> Vec<u64> {
         self.places.iter().map(|place| place.touched).collect()
     }
 
-    /// Whether a write of the place at `extent` may be half done or forgotten, or has begun since
-    /// these were the last ones.
+    /// True if a write of the place at `extent` may be half done or forgotten, or has begun since
+    /// `touches` was taken.
     pub fn is_unsteady(&self, extent: Extent, touches: &[u64]) -> bool {
         let places = self.places.iter().zip(&self.record.watched).zip(touches);
         let mut here = places.filter(|((_, watched), _)| watched.extent == extent);
         here.any(|((place, _), touched)| !place.loose.is_empty() || place.touched != *touched)
     }
 
-    /// The places to read, and to [`Watch::settle`].
+    /// The places to read for [`Watch::settle`].
     pub fn unsettled(&self) -> Vec<Unsettled> {
         let places = self.places.iter().zip(&self.record.watched).enumerate();
         let unknown = places.filter(|(_, (p, _))| p.settled.is_none() && p.loose.is_empty());
@@ -233,8 +232,8 @@ impl Watch {
         unknown.map(place).collect()
     }
 
-    /// `bytes` were read from a place since [`Watch::unsettled`]: if nothing was written
-    /// there meanwhile, that is what it holds.
+    /// Takes `bytes`, read from a place since [`Watch::unsettled`], as its content, unless a write
+    /// touched the place meanwhile.
     pub fn settle(&mut self, read: Unsettled, bytes: &[u8]) {
         let is_there = self.record.watched.get(read.place).map(|w| w.extent) == Some(read.extent);
         if is_there
@@ -246,8 +245,8 @@ impl Watch {
         }
     }
 
-    /// Makes the record allow no more than it has to; whether it allows less
-    /// than before, and is worth being made durable.
+    /// Narrows the record to the values that it must allow. Returns true if it allows less than
+    /// before, and is worth a durable write.
     pub fn narrow(&mut self) -> bool {
         let mut narrower = false;
         for (watched, place) in self.record.watched.iter_mut().zip(&self.places) {
@@ -373,7 +372,7 @@ mod tests {
         end(&mut watch, mark);
         let unsettled = watch.unsettled();
         assert_eq!(unsettled.len(), 2);
-        // One is written to while it is read.
+        // A write touches one place during the read.
         let second = Extent::new(Lba(90), Sectors(1));
         let (mark, _) = watch.begin_write(second, Left::Bytes(&[1; 512]));
         end(&mut watch, mark);
@@ -387,8 +386,8 @@ mod tests {
     }
 
     proptest! {
-        /// A device of one place: what it may hold after a loss of power is
-        /// always allowed by the record that is durable then.
+        /// A device of one place: the record durable at a loss of power allows every content that
+        /// the place may then have.
         #[test]
         fn what_may_be_there_is_allowed(steps in prop::collection::vec((0u8..8, 0u8..6), 1..80)) {
             let mut watch = watch(&[80]);

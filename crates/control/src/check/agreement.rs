@@ -1,4 +1,4 @@
-//! Whether the sections of a configuration agree with each other.
+//! Checks the sections of a configuration against each other.
 
 use super::arrays;
 use super::doors;
@@ -16,12 +16,12 @@ const BUFFERS_BYTES_MIN: u64 = 32 << 20;
 /// The most volumes of a daemon.
 const DAEMON_VOLUMES_MAX: usize = 16_384;
 
-/// Appends what does not agree; `drives` are the models that a device can have.
+/// Appends the disagreements; `drives` are the models that a device can have.
 pub fn agreement(config: &Config, drives: &[&str], problems: &mut Vec<Problem>) {
     agreement_of(config, drives, &Place::of, problems);
 }
 
-/// As [`agreement`], where each device is `at`.
+/// As [`agreement`], with each device at the place `at`.
 pub(super) fn agreement_of(
     config: &Config,
     drives: &[&str],
@@ -86,7 +86,7 @@ fn unique(config: &Config, problems: &mut Vec<Problem>) {
     check("volume", config.volumes.iter().map(|v| &v.name).collect());
 }
 
-/// Whether a device says where it is.
+/// Checks that a device has exactly one place, and parameters that suit this place.
 fn place(device: &Device, problems: &mut Vec<Problem>) {
     let name = &device.name.value;
     if device.path.is_some() == device.nbd.is_some() {
@@ -138,7 +138,7 @@ fn model(device: &Device, drives: &[&str], problems: &mut Vec<Problem>) {
 }
 
 impl Pool {
-    /// What the cache engine gets.
+    /// The parameters of the cache engine.
     pub fn engine(&self) -> cache::Config {
         let sequential = self.sequential.value.0;
         let latency = u64::try_from(self.hit_latency_max.value.as_nanos()).unwrap_or(u64::MAX);
@@ -164,7 +164,7 @@ fn engine(pool: &Pool, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Whether the pool's metadata has room for its devices.
+/// Checks that the pool's metadata has room for its devices.
 fn members(pool: &Pool, problems: &mut Vec<Problem>) {
     let (name, devices) = (&pool.name.value, &pool.devices);
     if devices.value.len() > DEVICES_MAX {
@@ -174,7 +174,7 @@ fn members(pool: &Pool, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Whether pools, and the daemon, have room for their volumes.
+/// Checks that pools, and the daemon, have room for their volumes.
 fn room(config: &Config, problems: &mut Vec<Problem>) {
     let mut by_pool: HashMap<&Name, Vec<&Volume>> = HashMap::new();
     for volume in &config.volumes {
@@ -195,7 +195,7 @@ fn room(config: &Config, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Whether volumes and pools can be what they are to be on what they name.
+/// Checks that volumes and pools suit the devices and pools that they name.
 fn volumes(config: &Config, problems: &mut Vec<Problem>) {
     let devices = config.devices.iter();
     let devices: HashMap<&Name, &Device> = devices.map(|d| (&d.name.value, d)).collect();

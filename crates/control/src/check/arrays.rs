@@ -1,8 +1,7 @@
-//! Whether the arrays of a configuration can be, and what would be lost with one
-//! controller.
+//! Checks the arrays of a configuration, and the redundancy left after the loss of one controller.
 //!
-//! Not here: whether members exist and have one use (`agreement`), what is on
-//! them (the daemon looks).
+//! Not here: that members exist and have one use (`agreement`), the content of members (the daemon
+//! reads the superblocks).
 
 use crate::config::{Array, Config, Device, Name};
 use crate::problem::Problem;
@@ -10,7 +9,7 @@ use block::Sectors;
 use raid::Shape;
 use std::collections::BTreeSet;
 
-/// Appends what is wrong with the arrays.
+/// Appends the problems of the arrays.
 pub fn agree(config: &Config, problems: &mut Vec<Problem>) {
     for array in &config.arrays {
         let name = &array.name;
@@ -61,7 +60,7 @@ pub fn agree(config: &Config, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Whether such a name, so many members and such a chunk are possible.
+/// Checks the name, the number of members and the chunk of an array.
 fn form(array: &Array, problems: &mut Vec<Problem>) {
     let (level, members) = (array.level.value, array.members.value.len());
     let chunk = Sectors(array.chunk.value.0 / block::SECTOR_BYTES);
@@ -73,7 +72,7 @@ fn form(array: &Array, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Whether `name` is below `array`, in at most `depth` steps.
+/// True if `name` is below `array`, in at most `depth` steps.
 fn within(config: &Config, array: &Array, name: &Name, depth: usize) -> bool {
     array.members.value.iter().any(|member| {
         let below = config.arrays.iter().find(|a| a.name.value == *member);
@@ -82,7 +81,7 @@ fn within(config: &Config, array: &Array, name: &Name, depth: usize) -> bool {
     })
 }
 
-/// Whether a device is a member or spare of an array that can do without it.
+/// True if a device is a member or spare of an array, which may run without this device.
 pub fn is_member(config: &Config, device: &Name) -> bool {
     config.arrays.iter().any(|array| {
         let mut members = array.members.value.iter().chain(&array.spares.value);
@@ -102,7 +101,7 @@ fn controllers<'a>(config: &'a Config, name: &'a Name, out: &mut BTreeSet<&'a st
     }
 }
 
-/// The failure domain of `name`: the one controller behind all of it, else itself.
+/// The failure domain of `name`: its controller if all of it is behind one, else `name` itself.
 pub fn domain(config: &Config, name: &Name) -> String {
     let mut all = BTreeSet::new();
     controllers(config, name, &mut all);
@@ -112,7 +111,7 @@ pub fn domain(config: &Config, name: &Name) -> String {
     }
 }
 
-/// Whether `one` and `other` share a controller or a device.
+/// True if `one` and `other` share a controller or a device.
 pub fn shares(config: &Config, one: &Name, other: &Name) -> bool {
     let (mut ones, mut others) = (BTreeSet::new(), BTreeSet::new());
     controllers(config, one, &mut ones);
@@ -120,8 +119,8 @@ pub fn shares(config: &Config, one: &Name, other: &Name) -> bool {
     !ones.is_disjoint(&others)
 }
 
-/// Whether `name`, if an array, made as `hotset array create` does it, can be read
-/// without the devices that are `lost`.
+/// True if `name` can be read without the devices that are `lost`. An array is taken to be made by
+/// `hotset array create`.
 pub fn survives(config: &Config, name: &Name, lost: &dyn Fn(&Device) -> bool) -> bool {
     let Some(array) = config.arrays.iter().find(|a| a.name.value == *name) else {
         let mut devices = config.devices.iter();
@@ -135,7 +134,7 @@ pub fn survives(config: &Config, name: &Name, lost: &dyn Fn(&Device) -> bool) ->
     shape.is_ok_and(|shape| shape.can_run(|role| survives(config, &members[order[role]], lost)))
 }
 
-/// What a device fails with.
+/// The failure domain of a device: its controller, else the device itself.
 fn domain_of(device: &Device) -> &str {
     match device.controller.as_str() {
         "" => device.name.as_str(),
@@ -143,7 +142,7 @@ fn domain_of(device: &Device) -> &str {
     }
 }
 
-/// Appends redundancy that one controller takes away.
+/// Appends arrays whose redundancy is lost with one controller.
 pub(super) fn warn(config: &Config, found: &mut Vec<Problem>) {
     for array in config
         .arrays
@@ -253,7 +252,7 @@ mod tests {
             (array("m", "raid1", "'a','b'"), 1),
             (array("m", "raid0", "'a','b'"), 0),
             (array("m", "raid10", "'a','c','b','d'"), 0),
-            // Made so that copies are apart.
+            // The roles are ordered so that copies are apart.
             (array("m", "raid10", "'a','b','c','d'"), 0),
             (array("m", "raid10", "'a','b','c'"), 1),
             (array("m", "raid5", "'a','b','c'"), 1),

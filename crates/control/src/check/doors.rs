@@ -1,20 +1,20 @@
-//! Whether the ways to reach volumes agree with each other.
+//! Checks the frontends of volumes against each other.
 
 use crate::config::{Attach, Config, Listen};
 use crate::doors::Queues;
 use crate::problem::Problem;
 use std::collections::HashMap;
 
-/// Requests in flight of a queue of a block device.
+/// Most requests in flight of one queue of a block device.
 const ATTACH_DEPTH_MAX: u32 = 256;
-/// Hardware queues of a block device.
+/// Most hardware queues of a block device.
 const QUEUES_MAX: u32 = 64;
-/// Requests in flight of all queues of a block device.
+/// Most requests in flight of all queues of a block device.
 const TAGS_MAX: u32 = 4096;
-/// The most requests of a virtual machine's: as many as its ring holds.
+/// Most requests in flight of a virtual machine's disk: the entries of its ring.
 const GUEST_DEPTH_MAX: u32 = 1024;
 
-/// Appends what is wrong.
+/// Appends the problems of the frontends.
 pub(super) fn agree(config: &Config, problems: &mut Vec<Problem>) {
     if config.listeners.is_empty() && config.attachments.is_empty() {
         let what = "no [[listen]] and no [[attach]] section: nobody could connect";
@@ -29,14 +29,14 @@ pub(super) fn agree(config: &Config, problems: &mut Vec<Problem>) {
     }
 }
 
-/// A door of a volume's own.
+/// A frontend of one volume alone: a block device or a virtual machine's disk.
 struct Door {
     volume: String,
     section: &'static str,
     line: u32,
 }
 
-/// All of them: block devices first.
+/// All frontends of single volumes, block devices first.
 fn doors(config: &Config) -> impl Iterator<Item = Door> {
     let attached = config.attachments.iter().map(|attach| Door {
         volume: attach.ublk.to_string(),
@@ -55,8 +55,8 @@ fn doors(config: &Config) -> impl Iterator<Item = Door> {
     attached.chain(guests)
 }
 
-/// Appends what is wrong with the doors of volumes' own: a volume that has one exists, and has
-/// no other unless it is shared.
+/// Appends the problems of frontends of single volumes. The volume must exist, and have no second
+/// such frontend unless the volume is shared.
 pub fn doors_of_volumes(config: &Config, problems: &mut Vec<Problem>) {
     let volumes = config.volumes.iter();
     let volumes: HashMap<&str, _> = volumes.map(|v| (v.name.as_str(), v)).collect();
@@ -97,7 +97,7 @@ pub fn doors_of_volumes(config: &Config, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Appends what is possible and reported each time: a volume that two file systems may have.
+/// Appends a warning for each volume that two file systems may mount.
 pub(super) fn warn(config: &Config, found: &mut Vec<Problem>) {
     let mut own: HashMap<String, Vec<String>> = HashMap::new();
     for door in doors(config) {
@@ -138,7 +138,7 @@ fn attachments(config: &Config, problems: &mut Vec<Problem>) {
     }
 }
 
-/// What only sockets of virtual machines have, and what they have not.
+/// Checks parameters that only sockets of virtual machines have, or that only other sockets have.
 fn guest(listen: &Listen, problems: &mut Vec<Problem>) {
     if listen.vhost_user.is_none() {
         if let Some(volume) = &listen.volume {
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
     use crate::config::parse;
 
-    /// Problems of a configuration with two volumes and these doors.
+    /// Problems of a configuration with two volumes and these frontends.
     fn problems(doors: &str) -> Vec<String> {
         let mut problems = Vec::new();
         let text = "[[volume]]\nname='a'\norigin='o'\npool='p'\n\

@@ -1,4 +1,4 @@
-//! Whether this machine has what a configuration names.
+//! Checks that this machine has the devices, files, sockets and memory of a configuration.
 
 use super::arrays;
 use crate::config::{At, Bytes, Config, Device, Listen, Name, Volume, VolumeMode};
@@ -17,8 +17,7 @@ use writelog::{JOURNAL_BYTES_MIN, LOG_BYTES_MIN};
 /// The longest path of a unix socket, in bytes.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// Appends what this machine lacks of the devices: those that use them wait for that, or go
-/// without.
+/// Appends the problems of the devices on this machine. Their users wait, or run without them.
 pub fn devices(config: &Config, problems: &mut Vec<Problem>) {
     let volumes = volumes_by_device(config);
     for device in &config.devices {
@@ -68,7 +67,7 @@ pub fn devices(config: &Config, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Appends that a device of so many bytes keeps too little of what its pool is to keep.
+/// Appends a problem if a pool device of `size` bytes has room for too few lines.
 fn cached(config: &Config, device: &Device, size: u64, problems: &mut Vec<Problem>) {
     let name = &device.name.value;
     for pool in &config.pools {
@@ -87,10 +86,10 @@ fn cached(config: &Config, device: &Device, size: u64, problems: &mut Vec<Proble
     }
 }
 
-/// With less than that a pool keeps hardly anything.
+/// A pool with fewer lines caches hardly anything.
 const LINES_FEW: u32 = 64;
 
-/// That a device, or all of a pool, has room for so many lines, if they are few.
+/// Says that a device, or a whole pool, has room for few lines; `None` if there are enough.
 pub fn few_lines(lines: u32, line: Bytes) -> Option<String> {
     match lines {
         0 => Some(format!(
@@ -122,14 +121,14 @@ fn volumes_by_device(config: &Config) -> HashMap<&Name, Vec<&Volume>> {
     by_device
 }
 
-/// Whether a device is an origin that can be served without writes.
+/// True if the device is an origin that can be served without writes.
 fn may_be_read(volumes: &[&Volume], device: &Name) -> bool {
     let mut volumes = volumes.iter();
     volumes
         .any(|volume| volume.origin.value == *device && volume.in_force() != VolumeMode::WriteBack)
 }
 
-/// Appends the sizes that those of its `volumes` which are write-back cannot have of a device.
+/// Appends sizes of `device` that are too small for those of its `volumes` that are write-back.
 fn written_back(volumes: &[&Volume], device: &Device, size: u64, problems: &mut Vec<Problem>) {
     let device = &device.name.value;
     let all = volumes.iter();
@@ -159,7 +158,7 @@ fn written_back(volumes: &[&Volume], device: &Device, size: u64, problems: &mut 
     }
 }
 
-/// Appends what this machine has not memory for, as far as devices are files that can be opened.
+/// Appends the lack of memory, counting the devices whose files can be opened.
 pub fn memory(config: &Config, problems: &mut Vec<Problem>) {
     let devices = config.devices.iter();
     let devices: HashMap<&Name, &Device> = devices.map(|d| (&d.name.value, d)).collect();
@@ -168,8 +167,8 @@ pub fn memory(config: &Config, problems: &mut Vec<Problem>) {
     problems.extend(memory::shortage(&needs, memory::room(0)));
 }
 
-/// Appends what is in the way of listening; `is_listened` says whether a process listens
-/// on the unix socket at a path.
+/// Appends obstacles to listening on sockets. `is_listened` tests for a listener on the unix socket
+/// at a path.
 pub fn sockets(config: &Config, is_listened: impl Fn(&Path) -> bool, problems: &mut Vec<Problem>) {
     let control = &config.daemon.control;
     socket(control.line, &control.value, &is_listened, problems);
@@ -183,7 +182,7 @@ pub fn sockets(config: &Config, is_listened: impl Fn(&Path) -> bool, problems: &
     }
 }
 
-/// Appends what is in the way of listening on ports.
+/// Appends obstacles to listening on ports.
 pub fn ports(config: &Config, problems: &mut Vec<Problem>) {
     for tcp in config
         .listeners
@@ -209,7 +208,7 @@ pub fn ports(config: &Config, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Appends what is wrong with what a listener shows, and with whom it trusts.
+/// Appends the problems of a listener's certificate, its key, and its authority for clients.
 fn certificates(listen: &Listen, problems: &mut Vec<Problem>) {
     let before = problems.len();
     let mut read = |file: &Option<At<PathBuf>>| {
@@ -236,7 +235,7 @@ fn certificates(listen: &Listen, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Appends certificates that clients refuse by their dates; `now` is in seconds since 1970.
+/// Appends certificates that clients refuse for their dates; `now` is in seconds since 1970.
 pub fn dates(config: &Config, now: u64, found: &mut Vec<Problem>) {
     for listen in &config.listeners {
         let Some(file) = &listen.tls_certificate else {
@@ -268,7 +267,7 @@ pub fn dates(config: &Config, now: u64, found: &mut Vec<Problem>) {
     }
 }
 
-/// Whether a file of certificates or a key can be read, where one is given.
+/// Checks that a file of certificates or a key can be read, if one is given.
 fn readable(file: &Option<At<PathBuf>>, problems: &mut Vec<Problem>) {
     if let Some(file) = file
         && let Err(cause) = File::open(&file.value)
@@ -279,8 +278,8 @@ fn readable(file: &Option<At<PathBuf>>, problems: &mut Vec<Problem>) {
     }
 }
 
-/// The size of a device's file in bytes, if it can be opened as configured;
-/// else what is wrong and the remedy.
+/// The size of a device's file in bytes, if the file can be opened as configured; else the problem
+/// and the remedy.
 pub fn openable(device: &Device) -> Result<u64, (String, &'static str)> {
     let Some(path) = device.path.as_deref() else {
         return Err(("an NBD export is no file".into(), "give a `path`"));
@@ -311,7 +310,7 @@ pub fn openable(device: &Device) -> Result<u64, (String, &'static str)> {
     file.seek(SeekFrom::End(0)).map_err(cannot)
 }
 
-/// Whether a unix socket can be made at `path`.
+/// Checks that a unix socket can be made at `path`.
 fn socket(
     line: u32,
     path: &Path,

@@ -1,7 +1,7 @@
-//! The roles of devices: what each is used for, in one table of the whole configuration.
+//! The roles of devices: each use of each device, in one table of the whole configuration.
 //!
-//! A device has its role whether it is open, waits or is absent. `check` asks the table, and so
-//! does every change of a running daemon, of the configuration as it would be.
+//! A device has its role even while it waits or is absent. `check` asks the table, and so does
+//! every change of a running daemon, for the configuration after the change.
 
 use crate::config::{Config, Device, Name};
 use crate::place::{Base, Place};
@@ -12,9 +12,9 @@ use std::collections::{HashMap, HashSet};
 pub struct Role<'a> {
     /// The device or array.
     pub device: &'a Name,
-    /// Who uses it, and as what.
+    /// The user of the device, and the kind of use.
     pub by: String,
-    /// Where that is said.
+    /// The line that gives this role.
     pub line: u32,
 }
 
@@ -53,7 +53,7 @@ pub fn roles(config: &Config) -> Vec<Role<'_>> {
     all
 }
 
-/// Appends roles of devices that do not exist, and second roles, by name or by place.
+/// Appends roles of devices that do not exist, and second roles of one device by name or place.
 pub(super) fn agree(
     config: &Config,
     place: &dyn Fn(&Device) -> Place,
@@ -82,7 +82,7 @@ pub(super) fn agree(
     places(config, place, &used, problems);
 }
 
-/// Appends devices that are one place under two names, or parts of one that both have a role.
+/// Appends devices of one place under two names, and overlapping devices that both have a role.
 fn places(
     config: &Config,
     place: &dyn Fn(&Device) -> Place,
@@ -128,7 +128,7 @@ fn places(
     }
 }
 
-/// The place of a device as it is written.
+/// The place of a device as the configuration has it.
 fn shown(device: &Device) -> String {
     let path = device
         .path

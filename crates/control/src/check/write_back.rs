@@ -1,4 +1,4 @@
-//! Whether volumes that are write-back have what that needs.
+//! Checks the devices and limits of write-back volumes.
 
 use super::arrays::{domain, shares};
 use crate::config::{At, Config, Name, Volume, VolumeMode};
@@ -7,12 +7,12 @@ use crate::problem::Problem;
 use std::time::Duration;
 use writelog::Cleaning;
 
-/// The least that the origin may be let lack: a record of the largest write, twice.
+/// The least limit of dirty bytes: a record of the largest write, twice.
 const DIRTY_BYTES_MIN: u64 = 1 << 20;
-/// What the origin may need for what it gets at once: 256 blocks anywhere on a disk of 7,200 rpm.
+/// Time that an origin may need for one batch: 256 blocks anywhere on a disk of 7,200 rpm.
 const LOAD_TIME: Duration = Duration::from_secs(1);
 
-/// Appends what is wrong.
+/// Appends the problems of write-back volumes.
 pub(super) fn agree(config: &Config, problems: &mut Vec<Problem>) {
     let all = config.volumes.iter();
     for volume in all.filter(|v| v.mode.value == VolumeMode::WriteBack) {
@@ -28,8 +28,8 @@ pub(super) fn agree(config: &Config, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Appends what is possible and reported each time: that the origin alone is worth nothing after
-/// a loss, or that the log is faster than nothing.
+/// Appends warnings: an origin that is worth nothing without its log, and an origin that may not
+/// take a batch within `max_lag`.
 pub(super) fn warn(config: &Config, found: &mut Vec<Problem>) {
     let all = config.volumes.iter();
     for volume in all.filter(|v| v.mode.value == VolumeMode::WriteBack) {
@@ -85,7 +85,7 @@ fn log(config: &Config, volume: &Volume, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Appends why `device` cannot have what it is for.
+/// Appends the reasons why `device` does not suit the use `what_for`.
 fn suits(config: &Config, device: &Name, what_for: &str, line: u32, problems: &mut Vec<Problem>) {
     if config.arrays.iter().any(|a| a.name.value == *device) {
         let what = format!("{what_for} cannot be on an array, {device}");
@@ -110,7 +110,7 @@ fn suits(config: &Config, device: &Name, what_for: &str, line: u32, problems: &m
     }
 }
 
-/// A journal, if it is to be used; one that is not is kept.
+/// Checks the journal of a journaled volume; the journal of another volume is kept unchecked.
 fn journal(config: &Config, volume: &Volume, problems: &mut Vec<Problem>) {
     if volume.write_back.value != Cleaning::Journaled {
         return;

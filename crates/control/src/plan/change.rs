@@ -1,4 +1,4 @@
-//! One change of a running configuration, and what the configuration says after it.
+//! One change of a running configuration, and its effect on the configuration.
 
 use crate::config::{Array, At, Attach, Config, Device, Listen, Name, Pool, Volume, VolumeMode};
 use crate::written::Section;
@@ -7,18 +7,18 @@ use std::time::Duration;
 /// A change.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// Shutdowns wait for so long.
+    /// The time limits of shutdowns change.
     Limits {
-        /// For requests in flight.
+        /// Limit for requests in flight.
         grace: At<Duration>,
-        /// For origins.
+        /// Limit for origins.
         stop: At<Duration>,
     },
-    /// A socket is closed; connections that came by it stay.
+    /// A socket is closed; its open connections stay.
     CloseListener(String),
-    /// A volume is withdrawn, with the doors of its own, and its origin released.
+    /// A volume is withdrawn with the frontends of its own, and its origin released.
     RemoveVolume(Name),
-    /// A pool does without a device.
+    /// A pool loses a device.
     TakePoolDevice {
         /// The pool.
         pool: Name,
@@ -29,22 +29,22 @@ pub enum Change {
     RemovePool(Name),
     /// A pool is opened on its devices.
     AddPool(Box<Pool>),
-    /// A device is known, or is another than it was; nothing uses it.
+    /// A device is added, or its parameters change; the device is unused.
     PutDevice(Box<Device>),
-    /// An array is known, or is another than it was; nothing uses it.
+    /// An array is added, or its parameters change; the array is unused.
     PutArray(Box<Array>),
-    /// An array is not known any more; nothing uses it.
+    /// An array is removed; the array is unused.
     DropArray(Name),
-    /// A device is not known any more; nothing uses it.
+    /// A device is removed; the device is unused.
     DropDevice(Name),
-    /// An array that runs gets a spare.
+    /// A running array gets a spare.
     GiveSpare {
         /// The array.
         array: Name,
         /// The device.
         device: Name,
     },
-    /// An array that runs has a member more, or back.
+    /// A running array gets a new member, or an old one back.
     GiveMember {
         /// The array.
         array: Name,
@@ -55,23 +55,23 @@ pub enum Change {
     Exchanged {
         /// The array.
         array: Name,
-        /// What is not in it any more.
+        /// The member that left the array.
         member: Name,
-        /// What has its place.
+        /// The device that has its place.
         device: Name,
     },
-    /// Whether an array starts although members are absent, when it next does.
+    /// An array may start, or not, with members absent the next time.
     StartDegraded {
         /// The array.
         array: Name,
-        /// Whether it does.
+        /// True if the array may start so.
         start_degraded: At<bool>,
     },
-    /// Whether a pool forgets what it holds at the next start.
+    /// A pool forgets its lines, or keeps them, at the next start.
     Cold {
         /// The pool.
         pool: Name,
-        /// Whether it does.
+        /// True if the pool forgets them.
         cold: At<bool>,
     },
     /// A pool gets a device.
@@ -81,33 +81,33 @@ pub enum Change {
         /// The device.
         device: Name,
     },
-    /// A volume uses its pool in another way.
+    /// A volume changes its mode.
     SetMode {
         /// The volume.
         volume: Name,
-        /// Its mode; one with a log only if it is off.
+        /// The mode; one with a log only if the volume is off.
         mode: At<VolumeMode>,
-        /// Whether it is off.
+        /// True if the volume is off.
         off: At<bool>,
     },
-    /// What a volume's log would be, were it write-back.
+    /// The log of a volume that is not write-back changes.
     PutLog(Box<Volume>),
-    /// A volume that is served answers writes from its log.
+    /// A served volume becomes write-back.
     WriteBack(Box<Volume>),
-    /// A volume is served.
+    /// A volume is added and served.
     AddVolume(Box<Volume>),
-    /// A listener shows other certificates to those who connect from now on.
+    /// A listener shows other certificates to new connections.
     RenewListener(Box<Listen>),
     /// A socket is opened.
     OpenListener(Box<Listen>),
-    /// A volume is a block device of this machine.
+    /// A volume becomes a block device of this machine.
     Attach(Box<Attach>),
-    /// It is none any more.
+    /// A volume is no block device any more.
     Detach(Name),
 }
 
 impl Change {
-    /// Makes `config` say it.
+    /// Applies the change to `config`.
     pub fn record(&self, config: &mut Config) {
         match self {
             Change::Limits { grace, stop } => {
@@ -155,7 +155,7 @@ impl Change {
                         *place = device.clone();
                         spares.retain(|spare| spare != device);
                     }
-                    // A spare that served, or the device that was to take its place.
+                    // A spare that served, or the device meant to replace the member.
                     None => spares.retain(|spare| spare != member),
                 }
             }),
@@ -193,7 +193,7 @@ impl Change {
     }
 }
 
-/// Puts a section in the place of that of the same name, or behind all.
+/// Puts a section in the place of the section with its id, or at the end.
 fn put<S: Section + Clone>(sections: &mut Vec<S>, section: &S) {
     match sections.iter_mut().find(|known| known.id() == section.id()) {
         Some(known) => *known = section.clone(),

@@ -164,7 +164,7 @@ fn what_is_left_out_has_no_line_and_goes_before_what_comes() {
     );
 }
 
-/// A configuration of some of the devices, volumes and listeners there may be.
+/// A configuration of some of the possible devices, volumes and listeners.
 fn some() -> impl Strategy<Value = String> {
     let volumes = prop::collection::vec(prop::option::weighted(0.7, 0..4_usize), 4);
     let listeners = prop::collection::vec(any::<bool>(), 3);
@@ -201,7 +201,7 @@ fn some() -> impl Strategy<Value = String> {
             }
             for (n, mode) in volumes.iter().enumerate() {
                 let Some(mode) = mode else { continue };
-                // One is on the array, and one may have a log.
+                // One volume is on the array, and one may have a log.
                 let origin = if n == 0 { "o".to_owned() } else { format!("o{n}") };
                 let mode = if n == 1 { *mode } else { mode % 3 };
                 let log = if mode == 3 { "log = [\"l0\", \"l1\"]\n" } else { "" };
@@ -228,7 +228,7 @@ proptest! {
         let mut sound = Vec::new();
         agreement(&wanted, &[], &mut sound);
         prop_assert_eq!(&sound, &[]);
-        // Only a spare that goes needs a restart here.
+        // Here, only a spare that is removed needs a restart.
         let needs = ["array o", "device x0"];
         let may = |step: &Step| needs.iter().any(|what| step.what.starts_with(what));
         prop_assert!(steps.iter().all(|s| s.change.is_ok() || may(s)), "{:#?}", steps);
@@ -253,7 +253,7 @@ proptest! {
     }
 }
 
-/// A list of names without its order.
+/// A line with its list of names sorted.
 fn sorted_names(line: &str) -> String {
     let mut parts: Vec<&str> = line.split(['[', ']', ',', ' ']).collect();
     parts.sort_unstable();

@@ -1,12 +1,12 @@
-//! What must hold whatever an operator's bytes are; shared with the fuzzer.
+//! Properties of all input of an operator; shared with the fuzzer.
 
 use control::address::{NbdUri, TcpAddress};
 use control::config::{Device, Volume, parse};
 use control::protocol::Request;
 
-/// Reads `bytes` as everything that they may be.
+/// Reads `bytes` as each kind of input.
 pub fn drive(bytes: &[u8]) {
-    // A request that was read can be written and read again.
+    // A request that is read and written reads the same.
     if let Ok(request) = serde_json::from_slice::<Request>(bytes) {
         let text = serde_json::to_string(&request).unwrap();
         assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), request);
@@ -14,7 +14,7 @@ pub fn drive(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
-    // What is wrong is on a line there is, and says something.
+    // Each problem is on a line of the text, and has a description and a remedy.
     let mut problems = Vec::new();
     let config = parse(text, &mut problems);
     if problems.is_empty() {
@@ -29,8 +29,8 @@ pub fn drive(bytes: &[u8]) {
         assert!(!problem.what.is_empty() && !problem.remedy.is_empty());
     }
     let _ = (Device::parse(text), Volume::parse(text));
-    // A URI that was read prints as one that reads alike, unless it has
-    // characters that must be encoded.
+    // A URI that was read prints as a URI that reads the same, unless characters of it must be
+    // encoded.
     if let Ok(uri) = NbdUri::parse(text)
         && !text.contains('%')
     {

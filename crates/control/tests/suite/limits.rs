@@ -1,5 +1,5 @@
-//! Every limit of the formats is checked where the configuration is read: what fills it
-//! passes, one more is refused on its line, with what there is room for.
+//! The reader of the configuration checks every limit of the formats. A full configuration passes;
+//! one more element is refused on its line, with the limit.
 
 use cache::{DEVICES_MAX, LINE_BYTES_MAX, NAME_BYTES_MAX, VOLUMES_MAX};
 use control::check::check_alone;
@@ -36,7 +36,7 @@ fn named(name: &str) -> String {
     devices("d", 1) + &pool(name, &[], "") + &volume("v", "d0", name)
 }
 
-/// A limit: the configuration of so many, how many there may be, and what is reported.
+/// A limit: the configuration with so many elements, the most elements, and the error expected.
 struct Limit {
     of: Box<dyn Fn(usize) -> String>,
     most: usize,
@@ -105,13 +105,13 @@ fn all() -> Vec<Limit> {
             1024,
             "up to 4 MiB",
         ),
-        // Of clients' memory: half of the buffers, less that of handshakes.
+        // The limit is on clients' memory: half of the buffers, less the part of handshakes.
         limit(
             |n| format!("[daemon]\nbuffers = \"64MiB\"\nconnections = {n}\n"),
             nbd::serve::connections_for(32 << 20) as usize,
             "raise `buffers` by 600 KiB for each",
         ),
-        // A stripe has to fit a buffer, beside the header of its record.
+        // A stripe and the header of its record must fit a buffer.
         limit(
             |n| array("a", Level::Raid5, 32, &format!("chunk = {}", n * 4096)),
             31,
@@ -154,7 +154,7 @@ fn what_fills_a_limit_passes_and_one_more_is_reported() {
     }
 }
 
-/// Names reach a running daemon without a file.
+/// Names of commands reach a running daemon without a file.
 #[test]
 fn control_commands_have_the_same_limit_of_names() {
     let text = |n: usize| format!("name = \"{}\"\npath = \"/none\"\n", "x".repeat(n));

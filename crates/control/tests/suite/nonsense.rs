@@ -1,4 +1,4 @@
-//! Whatever an operator writes is read or refused, never a panic.
+//! All input of an operator is read or refused, without a panic.
 
 use crate::drive::drive;
 use proptest::collection::vec;
@@ -26,7 +26,7 @@ size = 4096
 tcp = "127.0.0.1:1"
 "#;
 
-/// A piece of a configuration, to be put anywhere.
+/// A piece of a configuration, for any place.
 fn piece() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("[[device]]\n".to_owned()),

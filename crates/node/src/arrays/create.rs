@@ -1,4 +1,4 @@
-//! Making arrays, and what keeps devices in use from being overwritten.
+//! Making arrays, and the protection of used devices against that.
 
 use super::{Devices, Lease, release_all};
 use crate::place::Role;
@@ -8,22 +8,22 @@ use control::config::{self, Name};
 use raid::{Array, Plan, Uuid};
 use std::sync::Arc;
 
-/// What is looked at to see whether a device holds something.
+/// Bytes at the start of a device that are read to find data.
 const PROBE_BYTES: usize = 1 << 20;
 
-/// What is known of devices before an array is made of them.
+/// The content of the devices before an array is made of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Before {
-    /// They are to be blank; one that is not is refused.
+    /// The devices must be blank; any other is refused.
     Blank,
-    /// What they hold may be lost.
+    /// The content of the devices may be lost.
     Used,
-    /// They read as zeroes all over, as new images do, and need not be zeroed.
+    /// The devices read as zeroes all over, as new images do, and need no zeroing.
     Zeroes,
 }
 
 impl<P: Platform> Devices<P> {
-    /// Makes an array. What its members hold is lost.
+    /// Makes an array. The content of its members is lost.
     pub async fn create(&self, array: &config::Array, before: Before) -> IoResult<Lease<P>> {
         if array.raw.value {
             let what = "a raw array has nothing to be made; it is used as it is";
@@ -80,13 +80,13 @@ impl<P: Platform> Devices<P> {
         raid::create(&env, &plan, all, spares, &mut fresh, self.options(array)).await
     }
 
-    /// A new identity.
+    /// A new UUID.
     pub(super) fn fresh(&self) -> Uuid {
         Uuid::from_bytes(self.platform.uuid().to_le_bytes())
     }
 }
 
-/// Refuses a device that holds something, which would be lost.
+/// Refuses a device that holds data or a superblock, which would be lost.
 pub(super) async fn refuse_used(env: &Env, name: &Name, device: &BoxDevice) -> IoResult {
     let refused = |what: String| Err(IoError::new(Kind::Invalid, what).on(name.to_string()));
     if let Some(found) = raid::examine(env, device).await? {

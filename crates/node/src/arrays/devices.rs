@@ -1,4 +1,4 @@
-//! The devices of a node: every one that can be opened, and those that are.
+//! The devices of a node: all of the configuration, and the open ones among them.
 
 use super::running::Running;
 use crate::leaf::Leaf;
@@ -14,31 +14,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-/// Every device that can be opened, and those that are.
+/// The devices and arrays of the configuration, and the open ones among them.
 pub struct Devices<P: Platform> {
     pub(crate) platform: P,
     config: RefCell<Rc<Config>>,
     pub(crate) open: RefCell<BTreeMap<Name, Opened<P>>>,
-    /// What is being opened or given up.
+    /// Names of devices that are being opened or released.
     pub(super) leased: RefCell<BTreeSet<Name>>,
     pub(crate) running: RefCell<Vec<Rc<Running>>>,
-    /// Arrays that could not start when last tried, and why.
+    /// Arrays that failed to start at the last attempt, each with the reason.
     pub(crate) inactive: RefCell<BTreeMap<Name, (config::Array, String)>>,
     pub(super) stopped: Cell<bool>,
     pub(super) itself: Weak<Devices<P>>,
 }
 
-/// What a name stands for.
+/// A device or an array of the configuration.
 #[derive(Clone)]
 pub enum Source {
-    /// A device by itself.
+    /// A single device.
     Device(Box<config::Device>),
-    /// One made of others.
+    /// An array.
     Array(Box<config::Array>),
 }
 
 impl Source {
-    /// Its name in the configuration.
+    /// The name in the configuration.
     pub fn name(&self) -> &Name {
         match self {
             Source::Device(device) => &device.name.value,
@@ -46,7 +46,7 @@ impl Source {
         }
     }
 
-    /// Whether it is the same place as `device`.
+    /// True if this is a device of the same path or URI as `device`.
     pub(crate) fn is_at(&self, device: &config::Device) -> bool {
         let place = |d: &config::Device| {
             let path = d.path.as_ref().map(|path| path.value.clone());
@@ -61,7 +61,7 @@ impl Source {
 }
 
 impl<P: Platform> Devices<P> {
-    /// The devices of `config`, none of them open.
+    /// Makes the devices of `config`, all closed.
     pub fn new(config: &Config, platform: P) -> Rc<Devices<P>> {
         Rc::new_cyclic(|itself| Devices {
             platform,
@@ -79,13 +79,13 @@ impl<P: Platform> Devices<P> {
         self.platform.local().env()
     }
 
-    /// The configuration that they are of, as it is now.
+    /// The present configuration.
     pub(crate) fn config(&self) -> Rc<Config> {
         self.config.borrow().clone()
     }
 
-    /// Whether there is memory for the tables of `pool` on devices of so many `bytes`, beside what
-    /// those need that are open. `Err` says what needs less.
+    /// Checks that there is memory for the tables of `pool` on devices of `bytes`, beside the needs
+    /// of the open devices. `Err` names a remedy.
     pub(crate) fn have_memory(&self, pool: &config::Pool, bytes: u64) -> Result<(), String> {
         let (config, open) = (self.config(), self.open.borrow());
         let size = |name: &Name| {
@@ -101,12 +101,12 @@ impl<P: Platform> Devices<P> {
         }
     }
 
-    /// They are of `config` from now on, which says what they have become.
+    /// Makes `config` the present configuration. The devices already are as `config` describes.
     pub fn adopt(&self, config: Config) {
         *self.config.borrow_mut() = Rc::new(config);
     }
 
-    /// Whether an array of that name runs.
+    /// True if an array called `name` runs.
     pub(crate) fn runs(&self, name: &Name) -> bool {
         let running = self.running.borrow();
         running
@@ -114,7 +114,7 @@ impl<P: Platform> Devices<P> {
             .any(|running| running.config.name.value == *name)
     }
 
-    /// Opens the place of a device again, which stays in use by whoever has it.
+    /// Reopens the place of a device, which stays in use.
     pub(crate) async fn reopen_place(&self, name: &Name, limit: Nanos) -> Result<(), String> {
         let again = self.open.borrow().get(name).and_then(Opened::again);
         let again = again.ok_or("it cannot be opened again while it is used")?;
@@ -126,26 +126,26 @@ impl<P: Platform> Devices<P> {
         }
     }
 
-    /// A device that is open, and what it fails with.
+    /// The open device `name`, and its failure domain.
     pub(crate) fn leaf_of(&self, name: &Name) -> Result<(Leaf<P::Driver>, Arc<str>), String> {
         let open = self.open.borrow();
         let opened = open.get(name).ok_or("it is not open")?;
         Ok((opened.leaf.clone(), opened.controller.clone()))
     }
 
-    /// Who a device is that is open.
+    /// The identity of an open device.
     pub(crate) fn identity(&self, name: &Name) -> Result<Identity, String> {
         let open = self.open.borrow();
         let opened = open.get(name).ok_or("it is not open")?;
         Ok(opened.identity.clone())
     }
 
-    /// What was known of an array that could not start counts no longer.
+    /// Forgets the failed start of an array.
     pub(crate) fn forget_inactive(&self, name: &Name) {
         self.inactive.borrow_mut().remove(name);
     }
 
-    /// What they are has been changed.
+    /// Applies `change` to the present configuration.
     pub(crate) fn record(&self, change: &Change) {
         change.record(Rc::make_mut(&mut self.config.borrow_mut()));
     }

@@ -1,8 +1,8 @@
 //! The right to use a device, from before it is opened until its user has it.
 //!
 //! Invariants:
-//!     a name is in `open`, leased or free; a lease is taken before anything is awaited
-//!     a lease that is not kept closes its device, and of an array the members too
+//!     a name is in `open`, leased or free; a lease is taken before the first await
+//!     a lease that is not kept closes its device, and the members too if it is an array
 
 use super::devices::Devices;
 use crate::place::{Opened, Role};
@@ -12,7 +12,7 @@ use control::config::Name;
 use std::ops::Deref;
 use std::rc::Rc;
 
-/// A name that nobody else can open, until dropped.
+/// A name that has no other user, until this is dropped.
 pub(super) struct Reserved<P: Platform> {
     devices: Rc<Devices<P>>,
     name: Name,
@@ -24,10 +24,10 @@ impl<P: Platform> Drop for Reserved<P> {
     }
 }
 
-/// A device that was opened and is not in `open` yet. Dropping it gives it up, in the
-/// background where members are to rest first; [`Lease::release`] waits for that.
+/// An opened device that is not in `open` yet. Dropping a lease releases the device; an array is
+/// closed in the background. [`Lease::release`] waits for the end of that.
 pub struct Lease<P: Platform> {
-    /// `None` once it is kept or given up.
+    /// `None` once the device is kept or released.
     held: Option<(Reserved<P>, Opened<P>)>,
 }
 
@@ -59,26 +59,26 @@ impl<P: Platform> Lease<P> {
         }
     }
 
-    /// The name that was opened.
+    /// The name of the device.
     pub fn name(&self) -> &Name {
         let (reserved, _) = self.held.as_ref().expect("held until it is used up");
         &reserved.name
     }
 
-    /// The device is in use from now on, until [`Devices::close`].
+    /// Puts the device into use, until [`Devices::close`].
     pub fn keep(mut self) {
         let (reserved, opened) = self.held.take().expect("held until it is used up");
         let mut open = reserved.devices.open.borrow_mut();
         open.insert(reserved.name.clone(), opened);
     }
 
-    /// Gives the device up, and returns once it can be opened again.
+    /// Releases the device, and returns once it can be opened again.
     pub async fn release(mut self) {
         let (reserved, opened) = self.held.take().expect("held until it is used up");
         give_up(reserved, opened).await;
     }
 
-    /// Keeps the device if what it was opened for has succeeded, else gives it up.
+    /// Keeps the device if `result` is a success, else releases it.
     pub async fn settle<T, E>(self, result: Result<T, E>) -> Result<T, E> {
         match &result {
             Ok(_) => self.keep(),
@@ -90,7 +90,7 @@ impl<P: Platform> Lease<P> {
 
 async fn give_up<P: Platform>(reserved: Reserved<P>, opened: Opened<P>) {
     drop(opened);
-    // An array was started for this one; why that is given up is reported.
+    // An array started for this lease is closed; its events report errors.
     let _ = reserved.devices.close(&reserved.name).await;
 }
 

@@ -1,4 +1,4 @@
-//! Whether a device that was opened answers: opening it asks nothing of it.
+//! The first reply of an opened device: opening sends no request to the device.
 
 use super::Devices;
 use crate::place::Opened;
@@ -6,18 +6,18 @@ use crate::platform::Platform;
 use crate::seconds;
 use block::{Deadline, Device as _, IoError, IoResult, Kind, Lba, Nanos};
 
-/// How long a pool device may take for its first answer.
+/// Time limit for the first reply of a pool or log device.
 const ANSWER_MAX: Nanos = Nanos::from_secs(10);
 
 impl<P: Platform> Devices<P> {
-    /// Refuses what answers nothing: a pool can do without it, and is not to wait for it.
+    /// Refuses an unresponsive device: a pool can run without the device, and must not wait for it.
     pub(super) async fn answers_at_all(&self, opened: &Opened<P>) -> IoResult {
         let env = self.env();
         let geometry = opened.leaf.geometry();
         let buf = env.pool.get(geometry.block.bytes() as usize).await;
         let reading = opened.leaf.read(Lba::ZERO, buf);
         match Deadline::new(&env.timer, ANSWER_MAX).bound(reading).await {
-            // What it answers, its user sees.
+            // The user of the device handles an error.
             Some(_) => Ok(()),
             None => {
                 let limit = seconds(ANSWER_MAX);

@@ -1,10 +1,10 @@
-//! Reassembling an array that has lost too much, once what it needs answers.
+//! Reassembles an array that has lost too many members, once the needed ones answer.
 //!
-//! Its user keeps the device that it has; what it asks meanwhile waits. What was
-//! unplugged is another device when it is back, so that it is reopened; the array
-//! still has the old one, and has to be reassembled even if it never stopped.
+//! The array's user keeps its device; its requests wait meanwhile. An unplugged device is a new
+//! device after its return, so it must be reopened. The array still has the old device, and must be
+//! reassembled even if it never stopped.
 //!
-//! Invariant: members are reopened   ⟹ nothing of the old array is at work on them.
+//! Invariant: members are reopened ⟹ the old array has no requests in flight on them.
 
 use super::{Devices, Lease, Running, release_all};
 use crate::Later;
@@ -17,7 +17,7 @@ use raid::{MemberState, Report, Start};
 use std::rc::Rc;
 
 impl<P: Platform> Devices<P> {
-    /// Whether what `name` stands for can be used again, once it has been reassembled.
+    /// Reassembles `name` if needed. Returns true if the device or array can be used again.
     pub(super) fn reopen<'a>(&'a self, name: &'a Name) -> Later<'a, IoResult<bool>> {
         Box::pin(async move {
             let Ok(running) = self.running(name.as_str()) else {
@@ -27,7 +27,7 @@ impl<P: Platform> Devices<P> {
             if !running.outdated.get() {
                 let needed = self.needed(&running, &report);
                 let redundant = report.level.is_redundant() && report.down.is_none();
-                // One that goes on without a member seeks it itself.
+                // A redundant array that goes on without a member searches for the member itself.
                 if redundant && self.any_answers(&running, &needed).await {
                     running.errors.set(errors(&report));
                     return Ok(true);
@@ -49,7 +49,7 @@ impl<P: Platform> Devices<P> {
         })
     }
 
-    /// The members that alone have what the array holds.
+    /// The members in sync: no other member has all data of the array.
     fn needed(&self, running: &Running, report: &Report) -> Vec<Name> {
         let open = self.open.borrow();
         let has = |name: &Name| {
@@ -60,7 +60,7 @@ impl<P: Platform> Devices<P> {
         all.filter(|name| has(name) == Some(true)).collect()
     }
 
-    /// Whether the device `name` is open and can be read.
+    /// True if the device `name` is open and can be read.
     async fn answers(&self, running: &Running, name: &Name) -> bool {
         let leaf = self.open.borrow().get(name).map(|o| o.leaf.clone());
         let Some(leaf) = leaf else { return false };
@@ -77,8 +77,8 @@ impl<P: Platform> Devices<P> {
         false
     }
 
-    /// Opens what comes back in no other way, in the place of what is open under this name.
-    /// Anything else comes back by itself, and is waited for.
+    /// Reopens a device that comes back in no other way, in place of the one open under this name.
+    /// Any other device comes back by itself, and the caller waits.
     async fn open_again(&self, running: &Running, name: &Name) -> bool {
         let Some(source) = self.find(name) else {
             return false;
@@ -92,7 +92,7 @@ impl<P: Platform> Devices<P> {
         self.open_member(running, &source).await.is_ok() && self.answers(running, name).await
     }
 
-    /// Reassembles an array from what is there.
+    /// Reassembles an array from the members that are present.
     async fn reassemble(&self, running: &Rc<Running>) -> IoResult {
         running.place.pause().await;
         let result = self.exchange(running).await;
@@ -105,7 +105,7 @@ impl<P: Platform> Devices<P> {
         running.array().release().await;
         running.outdated.set(true);
         for member in self.members_of(running) {
-            // That an array below did not end in order is known.
+            // The failed end of an array below is known already.
             let _ = self.close(&member).await;
         }
         let (members, mut absent) = self.members(config).await;
@@ -134,14 +134,14 @@ impl<P: Platform> Devices<P> {
     }
 }
 
-/// How often members have failed at what they were asked for.
+/// Number of failed requests of all members.
 fn errors(report: &Report) -> u64 {
     let counts = report.members.iter().map(|member| member.counts);
     counts.map(|c| c.read_errors + c.write_errors).sum()
 }
 
 impl Running {
-    /// Whether something has happened that an array does not get over by itself.
+    /// True if the array has a fault that it does not recover from by itself.
     pub(super) fn is_troubled(&self) -> bool {
         let report = self.array().report();
         report.down.is_some() || self.outdated.get() || errors(&report) != self.errors.get()

@@ -1,4 +1,4 @@
-//! An array that runs, as its daemon knows it.
+//! The state of a running array.
 
 use crate::leaf::Leaf;
 use crate::place::Opened;
@@ -10,43 +10,44 @@ use raid::Array;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A device is to take a member's place.
+/// An exchange of a member's device for another.
 #[derive(Clone)]
 pub(super) struct Exchange {
     /// The device of the member.
     pub old: Name,
-    /// What takes its place.
+    /// The device that replaces it.
     pub new: Name,
-    /// When the configuration is to say how it ended, and the pause if it cannot.
+    /// Next attempt to write the end of the exchange to the configuration, and the pause after a
+    /// failure.
     pub next: Nanos,
     pub pause: Nanos,
 }
 
 /// An array that runs.
 pub(crate) struct Running {
-    /// What its user has, whatever becomes of the array.
+    /// The device of the array's user, kept through each reassembly.
     pub(super) place: Swappable<Array>,
     pub(crate) config: config::Array,
-    /// Members that were taken out by hand, and stay out.
+    /// Members that an operator took out, and that stay out.
     pub(crate) by_hand: RefCell<BTreeSet<Name>>,
-    /// The exchange of a member that the configuration does not say yet.
+    /// The exchange of a member whose end is not in the configuration yet.
     pub(super) exchange: RefCell<Option<Exchange>>,
     pub(crate) scrub: RefCell<Option<control::status::Scrub>>,
-    /// Before that none begins by itself, for one has failed.
+    /// No automatic scrub begins before this time, after one has failed.
     pub(super) scrub_again: Cell<Nanos>,
-    /// Events that the platform has had.
+    /// Number of events already reported to the platform.
     pub(super) reported: Cell<u64>,
-    /// What has to be there for the array to be reassembled.
+    /// Members that must be present to reassemble the array.
     pub(super) needed: RefCell<Vec<Name>>,
-    /// How often its members had failed when all of them answered last.
+    /// Failed requests of the members when all of them last answered.
     pub(super) errors: Cell<u64>,
-    /// What is open as one of its members is not what it has.
+    /// True if a device open as a member is not the one that the array has.
     pub(super) outdated: Cell<bool>,
     pub(super) ended: Cell<bool>,
 }
 
 impl Running {
-    /// The array as it is now.
+    /// The present array.
     pub(crate) fn array(&self) -> Array {
         self.place.device()
     }
@@ -76,7 +77,7 @@ impl Running {
         })
     }
 
-    /// Whether the array uses `leaf`, as a member or a spare.
+    /// True if the array uses `leaf` as a member or a spare.
     pub(crate) fn uses<D: Driver>(&self, leaf: &Leaf<D>) -> bool {
         let report = self.array().report();
         let name = &leaf.geometry().name;

@@ -1,11 +1,11 @@
-//! Scrubs: when one begins by itself, and what came of the last.
+//! Scrubs: the times of automatic ones, and the result of the last.
 //!
 //! Invariants:
 //!     a scrub counts as the last one ⟹ it compared all of the array, with every member
-//!     one begins by itself ⟹ the array lacks nothing, and neither it nor another with which
-//!         it shares a controller or a device is being scrubbed
+//!     an automatic scrub begins ⟹ the array lacks nothing, and no scrub runs on it or on an
+//!         array that shares a controller or a device with it
 //!
-//! One that was cut short, by a restart too, starts over from the front.
+//! A scrub that was cut short, by a restart too, starts over from the front.
 
 use super::{Devices, Running};
 use crate::nanos;
@@ -17,14 +17,14 @@ use raid::{Level, Scrubbed};
 use std::rc::Rc;
 
 const SECOND: Nanos = Nanos::from_secs(1);
-/// The pause after a scrub that failed, or that had to leave something out.
+/// Pause after a scrub that failed or left out some places.
 const AGAIN: Nanos = Nanos::from_secs(3600);
 
-/// In what time the next scrub is due by the time of day `now`, all in seconds; `None` if
-/// none begins by itself.
+/// Time until the next automatic scrub, at the time of day `now`, in seconds; `None` if there is
+/// none.
 fn due(interval: u64, level: Level, scrubbed: Scrubbed, now: u64) -> Option<u64> {
     let since = match scrubbed.since {
-        // It counts from the first look at the array.
+        // The interval begins with the first look at the array.
         0 => now,
         since => since,
     };
@@ -39,8 +39,8 @@ impl Running {
         scrub.as_ref().is_some_and(|scrub| scrub.running)
     }
 
-    /// How long ago the last scrub ended, and in what time the next begins by itself, by the
-    /// time of day `now`.
+    /// Time since the end of the last scrub, and time until the next automatic one, at the time of
+    /// day `now`.
     pub(crate) fn scrubs(&self, now: u64) -> (Option<u64>, Option<u64>) {
         let report = self.array().report();
         let scrubbed = report.scrubbed;
@@ -51,7 +51,7 @@ impl Running {
 }
 
 impl<P: Platform> Devices<P> {
-    /// Begins a scrub if it is time for one.
+    /// Begins a scrub if one is due.
     pub(super) async fn scrub_if_due(&self, running: &Rc<Running>) {
         let array = running.array();
         let (scrubbed, now) = (array.report().scrubbed, self.platform.time_of_day());
@@ -61,13 +61,13 @@ impl<P: Platform> Devices<P> {
         if !array.is_settled() || running.is_scrubbed() {
             return;
         }
-        // It is looked after for the first time, or the clock has been set back.
+        // This is the first look at the array, or the clock has been set back.
         if scrubbed.since == 0 || scrubbed.since > now {
             let from_now = Scrubbed {
                 since: now,
                 ended: false,
             };
-            // Who refuses it is left behind, and it is set again then.
+            // A member that refuses this write is left behind; the time is set again then.
             let _ = array.set_scrubbed(from_now).await;
             return;
         }
@@ -77,7 +77,7 @@ impl<P: Platform> Devices<P> {
         }
     }
 
-    /// Whether an array is being scrubbed that shares a controller or a device with this one.
+    /// True if a scrub runs on an array that shares a controller or a device with this one.
     fn is_neighbour_scrubbed(&self, running: &Running) -> bool {
         let name = &running.config.name.value;
         let all = self.running.borrow();
@@ -85,7 +85,7 @@ impl<P: Platform> Devices<P> {
         scrubbed.any(|other| shares(&self.config(), name, &other.config.name.value))
     }
 
-    /// Begins a scrub, as asked by hand.
+    /// Begins a scrub for an operator.
     pub(crate) fn scrub(&self, array: &str, repair: bool) -> Result<(), String> {
         let running = self.running(array)?;
         if running.is_scrubbed() {

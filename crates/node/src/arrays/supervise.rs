@@ -1,8 +1,7 @@
-//! What a node does for its arrays while they run: says what happens to
-//! them, and gives them lost members again once those answer.
+//! Supervises running arrays: reports their events, and brings back lost members that answer again.
 //!
-//! A member that was taken out by hand stays out. One that is lost again and
-//! again is sought less and less often.
+//! A member that an operator took out stays out. A member that is lost again and again is tried at
+//! growing intervals.
 
 use super::create::refuse_used;
 use super::running::Exchange;
@@ -17,27 +16,27 @@ use control::protocol::Request;
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
-/// How often arrays are looked after.
+/// Interval of supervision.
 const PERIOD: Nanos = Nanos::from_millis(500);
-/// How often it is looked whether an exchange has ended.
+/// Interval of looks for the end of an exchange.
 const LOOK: Nanos = Nanos::from_millis(20);
-/// The longest pause before a member that is lost again and again is sought.
+/// Longest pause before a member that is lost again and again is tried.
 const PAUSE_MAX: Nanos = Nanos::from_secs(300);
-/// The longest pause before one that is there and cannot be used is looked at again: of
-/// one that does not answer, each look keeps a block of memory.
+/// Longest pause before a member that is present but unusable is tried again: each look at an
+/// unresponsive one keeps a block of memory.
 const UNUSABLE_PAUSE_MAX: Nanos = Nanos::from_secs(60);
 
-/// When each lost member is sought next, and the pause after that.
+/// Next attempt at each lost member, and the pause before that.
 type Pauses = HashMap<Name, (Nanos, Nanos)>;
 
-/// When to try again after a pause that was `pause` the last time.
+/// The next attempt and its pause, after a pause of `pause`.
 fn later(now: Nanos, pause: Nanos, most: Nanos) -> (Nanos, Nanos) {
     let pause = Nanos((pause.0 * 2).clamp(PERIOD.0, most.0));
     (now + pause, pause)
 }
 
 impl<P: Platform> Devices<P> {
-    /// Looks after every array, until all are stopped.
+    /// Supervises all arrays, until they are stopped.
     pub(crate) async fn supervise(self: Rc<Devices<P>>) {
         let env = self.env();
         let mut supervised: Vec<Weak<Running>> = Vec::new();
@@ -68,7 +67,7 @@ impl<P: Platform> Devices<P> {
         }
     }
 
-    /// Gives the array each lost member that answers again.
+    /// Brings lost members that answer again back into the array.
     async fn rediscover(&self, running: &Rc<Running>, pauses: &mut Pauses) {
         let now = self.env().timer.now();
         let report = running.array().report();
@@ -82,7 +81,7 @@ impl<P: Platform> Devices<P> {
             if out || now < next || running.ended.get() {
                 continue;
             }
-            // Why it does not answer is known since it was lost.
+            // The reason of the silence was reported with the loss.
             let most = match self.bring_back(running, &name).await {
                 Ok(true) => PAUSE_MAX,
                 Err(error) if error.kind() == Kind::Timeout => UNUSABLE_PAUSE_MAX,
@@ -93,8 +92,8 @@ impl<P: Platform> Devices<P> {
         }
     }
 
-    /// Reassembles an array of a volume once what it has lost is back. That of
-    /// a pool stays lost: its lines may be older than the pool knows.
+    /// Reassembles an array that is an origin, once its lost members are back. An array of a pool
+    /// stays lost: its lines may be older than the pool's metadata.
     async fn restore(&self, running: &Rc<Running>, pauses: &mut Pauses) {
         let name = &running.config.name.value;
         let role = self.open.borrow().get(name).map(|opened| opened.role);
@@ -115,7 +114,7 @@ impl<P: Platform> Devices<P> {
         }
     }
 
-    /// Whether `name` was lost, and is back.
+    /// Brings `name` back if it was lost and answers. Returns true if it is back.
     async fn bring_back(&self, running: &Rc<Running>, name: &Name) -> IoResult<bool> {
         let Some(source) = self.find(name) else {
             return Ok(false);
@@ -127,7 +126,7 @@ impl<P: Platform> Devices<P> {
             .map(|o| (o.leaf.clone(), o.must_reopen()));
         match leaf {
             Some((leaf, _)) if running.uses(&leaf) => return Ok(false),
-            // What was unplugged has to be reopened.
+            // An unplugged device must be reopened.
             Some((_, true)) => drop(self.open.borrow_mut().remove(name)),
             Some(_) if !self.reopen(name).await? => return Ok(false),
             _ => (),
@@ -148,12 +147,12 @@ impl<P: Platform> Devices<P> {
         Ok(true)
     }
 
-    /// Takes out a member, as asked by hand.
+    /// Takes out a member for an operator.
     pub(crate) async fn fail_member(&self, array: &str, member: &str) -> Result<(), String> {
         let running = self.running(array)?;
         let role = running.role(member, &self.open.borrow())?;
         let name = self.member_name(&running, role);
-        // It is not sought from the moment on at which it is lost.
+        // The search for the member stops before its loss.
         let is_new = name
             .iter()
             .any(|name| running.by_hand.borrow_mut().insert(name.clone()));
@@ -165,7 +164,7 @@ impl<P: Platform> Devices<P> {
         failed.map_err(|error| error.to_string())
     }
 
-    /// What the configuration calls the open device that has this name in reports.
+    /// The name in the configuration of the open device called `device` in reports.
     fn name_of(&self, device: &str) -> Option<Name> {
         let open = self.open.borrow();
         let mut open = open.iter();
@@ -173,7 +172,7 @@ impl<P: Platform> Devices<P> {
         found.map(|(name, _)| name.clone())
     }
 
-    /// The device that was to take the place of a member in sync does not.
+    /// Cancels the copy of a member in sync to another device.
     pub(crate) async fn cancel_replacement(&self, array: &str) -> Result<(), String> {
         let running = self.running(array)?;
         let none = || format!("no member of array {array} is being replaced");
@@ -186,7 +185,7 @@ impl<P: Platform> Devices<P> {
         Ok(())
     }
 
-    /// Has the configuration say what an exchange has come to, once it has ended.
+    /// Writes the end of an exchange to the configuration.
     async fn follow_exchange(&self, running: &Rc<Running>) {
         let Some(exchange) = running.exchange.borrow().clone() else {
             return;
@@ -212,7 +211,7 @@ impl<P: Platform> Devices<P> {
             .get(&member)
             .map(|opened| opened.leaf.clone());
         if waits.is_some_and(|leaf| running.uses(&leaf)) {
-            // Another has the place, and this one is a spare.
+            // Another device has the place, and this one is a spare.
             running.exchange.take();
             return;
         }
@@ -223,7 +222,7 @@ impl<P: Platform> Devices<P> {
         };
         let amended = match self.is_in_files(&array, [&member, &device]) {
             true => self.platform.amend(request).await,
-            // It was asked for until the daemon ends.
+            // The change was temporary: it lasts until the daemon ends.
             false => None,
         };
         let amended = match amended {
@@ -246,7 +245,7 @@ impl<P: Platform> Devices<P> {
         }
     }
 
-    /// Whether the files of the configuration give an array all of `devices`.
+    /// True if the files of the configuration have all of `devices` in the array.
     fn is_in_files(&self, array: &Name, devices: [&Name; 2]) -> bool {
         let config = self.config();
         let files = config.files.iter();
@@ -260,8 +259,7 @@ impl<P: Platform> Devices<P> {
         })
     }
 
-    /// An exchange has come to what `change` says: the device that is not in the array any more
-    /// is released.
+    /// Ends an exchange as `change` describes; the device that left the array is released.
     pub(crate) async fn end_exchange(&self, change: &Change) -> Result<(), String> {
         let Change::Exchanged { array, member, .. } = change else {
             return Ok(());
@@ -280,7 +278,7 @@ impl<P: Platform> Devices<P> {
         self.close(member).await.map_err(|error| error.to_string())
     }
 
-    /// Whether the configuration gives an array this device, as a member or a spare.
+    /// True if the configuration has the device as a member or spare of the array.
     pub(crate) fn is_configured(&self, array: &Name, device: &Name) -> bool {
         let config = self.config();
         let mut arrays = config.arrays.iter();
@@ -291,7 +289,7 @@ impl<P: Platform> Devices<P> {
         })
     }
 
-    /// Whether a device that an array is given counts as its member, not as a spare.
+    /// True if a device added to the array becomes a member, not a spare.
     pub(crate) fn is_for_role(&self, array: &str, device: &Name) -> bool {
         let config = self.config();
         let mut arrays = config.arrays.iter();
@@ -302,8 +300,8 @@ impl<P: Platform> Devices<P> {
         members.contains(device) || members.len() < roles
     }
 
-    /// The device of the member with that role; of one that is absent, the one that the
-    /// configuration has and that has no role.
+    /// The device of the member in `role`. For an absent member, the only configured member without
+    /// a role, if there is exactly one.
     fn member_name(&self, running: &Running, role: usize) -> Option<Name> {
         let members = running.array().report().members;
         let of = |member: &raid::MemberReport| self.name_of(member.device.as_ref()?);
@@ -316,7 +314,7 @@ impl<P: Platform> Devices<P> {
         without.next().filter(|_| without.next().is_none())
     }
 
-    /// Puts a device in the place of `member`: that of one in sync once it holds the same.
+    /// Replaces `member` by a device; a member in sync leaves once the device is a copy of it.
     pub(crate) async fn exchange_member(
         &self,
         array: &str,
@@ -345,7 +343,7 @@ impl<P: Platform> Devices<P> {
         Ok(())
     }
 
-    /// Gives an array a device, in the place of `member` if one is named.
+    /// Adds a device to an array, in the place of `member` if given.
     pub(crate) async fn give_member(
         &self,
         array: &str,
@@ -365,7 +363,7 @@ impl<P: Platform> Devices<P> {
         let opened = self.open.borrow().get(&name).map(used);
         let is_device = matches!(source, super::Source::Device(_));
         if own && is_device && opened == Some(false) {
-            // An export has the size with which it was opened.
+            // An open export keeps its old size, so the device is closed first.
             drop(self.open.borrow_mut().remove(&name));
         }
         let reused = own && self.open.borrow().contains_key(&name);
@@ -383,7 +381,7 @@ impl<P: Platform> Devices<P> {
             }
             Err(error) => {
                 if !reused {
-                    // The array refused it, and says why.
+                    // The array has refused the device, and the error says why.
                     let _ = self.close(&name).await;
                 }
                 Err(to_message(error))
@@ -425,7 +423,7 @@ impl<P: Platform> Devices<P> {
 }
 
 impl Running {
-    /// Says what has happened since the last time.
+    /// Reports the events since the last call.
     pub(super) fn report_events<P: Platform>(&self, platform: &P) {
         let (events, count) = self.array().events();
         let new = count.saturating_sub(self.reported.replace(count)) as usize;

@@ -10,14 +10,14 @@ use control::status::{Nbd, Status};
 use nbd::serve::{CONNECTIONS_MAX, ExportOptions, Limits, Server, connections_for};
 use std::rc::Rc;
 
-/// A server; where it listens is its owner's.
+/// An NBD server; its owner has the listeners.
 pub struct NbdFrontend<D: Device> {
-    /// Serves what its listeners accept.
+    /// The server of all accepted connections.
     pub server: Rc<Server<D>>,
 }
 
 impl<D: Device> NbdFrontend<D> {
-    /// A server within the limits of `config`.
+    /// Makes a server within the limits of `config`.
     pub fn new<P: Platform>(config: &Config, platform: &P) -> IoResult<NbdFrontend<D>> {
         let env = platform.local().env();
         let memory = nbd_memory(config, &env);

@@ -1,12 +1,12 @@
-//! What a volume with a log has lost is opened again: its origin once that is out of service, and
-//! its log once it lacks a device. All that is not at the origin durably is in the log, so that an
-//! error of the past need not keep a device from its volume.
+//! Reopens lost devices of a volume with a log: the origin after it is out of service, and the log
+//! after it lacks a device. All data that is not durable at the origin is in the log. So a past
+//! error need not keep a device from its volume.
 //!
 //! Invariants:
-//!     a log is opened again ⟹ no change is under way, and the engine before has ended
-//!     it serves ⟹ it was opened as at a start, and the origin was flushed before
-//!     a log that serves by one device is opened again ⟹ nothing is dirty, and the other was
-//!                                                       found fit before
+//!     a log is reopened ⟹ no change is in flight, and the engine before has ended
+//!     the reopened log serves ⟹ it was opened as at a start, and the origin was flushed before
+//!     a log that serves by one device is reopened ⟹ nothing is dirty, and the other device
+//!                                                    was found fit before
 
 use super::refusal::{Refusal, refusal};
 use super::write_back::LogDevice;
@@ -23,26 +23,26 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// How often it is looked.
+/// Interval of looks for lost devices.
 const PERIOD: Nanos = Nanos::from_secs(1);
-/// The longest pause between attempts, which doubles from the period on.
+/// Longest pause between attempts; pauses double from the period on.
 const PAUSE_MAX: Nanos = Nanos::from_secs(30);
-/// How long a place may take to be opened again: who closed it before may hold it for ten seconds.
+/// Time limit of reopening a place: its last user may hold the place for ten seconds.
 pub(super) const OPEN_MAX: Nanos = Nanos::from_secs(20);
-/// How long requests and the engine may take to end.
+/// Time limit for requests and the engine to end.
 const END_MAX: Nanos = Nanos::from_secs(10);
 
-/// What is to be opened again.
+/// The lost devices to reopen.
 enum Lost {
     /// Both devices of the log.
     Log,
-    /// These of them, while the other serves.
+    /// These devices of the log, while the other serves.
     Copies(Vec<Name>),
     Origin,
 }
 
 impl<P: Platform> Node<P> {
-    /// Until the node is stopped. A volume that takes long delays no other.
+    /// Reopens lost devices until the node is stopped. A slow volume delays no other.
     pub(super) async fn open_lost_again(node: Rc<Self>) {
         let timer = node.env().timer;
         let mut pauses: BTreeMap<Name, (Nanos, Nanos)> = BTreeMap::new();
@@ -61,7 +61,7 @@ impl<P: Platform> Node<P> {
                 Some((name, served, lost?))
             });
             let lost: Vec<_> = lost.collect();
-            // A device that fails again and again is tried with growing pauses.
+            // A device that fails again and again is tried at growing intervals.
             pauses.retain(|name, (next, _)| {
                 lost.iter().any(|(lost, ..)| lost == name) || now < *next + PAUSE_MAX
             });
@@ -81,7 +81,7 @@ impl<P: Platform> Node<P> {
         while under_way.next().await.is_some() {}
     }
 
-    /// The volume, of which something was lost, once that was tried.
+    /// Tries to reopen the lost devices of the volume. Returns its name.
     async fn open_again(&self, name: Name, served: &Served<P>, lost: Lost) -> Name {
         let again = match &lost {
             Lost::Origin => self.devices.reopen_place(&served.origin, OPEN_MAX).await,
@@ -91,7 +91,7 @@ impl<P: Platform> Node<P> {
             },
             Lost::Copies(devices) => self.take_copies_back(&name, served, devices).await,
         };
-        // Why it cannot be is in the status, and tried again.
+        // The reason of a failure is in the status; another attempt follows.
         if again.is_ok() {
             let volume = name.clone();
             self.platform.event(match lost {
@@ -105,15 +105,15 @@ impl<P: Platform> Node<P> {
         name
     }
 
-    /// Opens the places of the devices of a log that is stuck again, and waits until one answers.
-    /// Writes fail meanwhile, which would wait while the log is opened.
+    /// Reopens the places of the devices of a stuck log, and waits until one answers. Writes fail
+    /// meanwhile; they would wait while the log is opened.
     async fn any_answers(&self, served: &Served<P>) -> Result<(), Refusal> {
         let log = served.volume.log();
         let Some(log) = log.filter(|log| log.engine().is_stuck()) else {
             return Ok(());
         };
         let asked = log.devices().iter().map(async |device| {
-            // A place that cannot be opened again may answer all the same.
+            // A place that cannot be reopened may answer all the same.
             let _ = self.devices.reopen_place(device, OPEN_MAX).await;
             self.flushed(device).await
         });
@@ -121,7 +121,7 @@ impl<P: Platform> Node<P> {
         answers.into_iter().reduce(Result::or).unwrap_or(Ok(()))
     }
 
-    /// Whether a device of a log answers a flush.
+    /// Flushes a log device, within a time limit.
     async fn flushed(&self, device: &Name) -> Result<(), Refusal> {
         let (leaf, _) = self.devices.leaf_of(device)?;
         let timer = self.env().timer;
@@ -129,7 +129,7 @@ impl<P: Platform> Node<P> {
         flushed.ok_or("it does not answer")?.map_err(refusal)
     }
 
-    /// Devices of a log that were lost, or absent at its start, take part again if they can.
+    /// Takes devices of a log back that were lost, or absent at its start.
     async fn take_copies_back(
         &self,
         name: &Name,
@@ -156,7 +156,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Opens the place of a device again, or for the first time.
+    /// Reopens the place of a device, or opens it for the first time.
     async fn open_log_device(&self, device: &Name) -> Result<(), Refusal> {
         if self.devices.leaf_of(device).is_ok() {
             return self.devices.reopen_place(device, OPEN_MAX).await;
@@ -167,7 +167,7 @@ impl<P: Platform> Node<P> {
         Ok(())
     }
 
-    /// The content of the devices of a log that are open.
+    /// Reads the content of the open devices of a log.
     async fn find_again(
         &self,
         name: &Name,
@@ -182,7 +182,8 @@ impl<P: Platform> Node<P> {
         for name in log.devices() {
             let device = self.devices.leaf_of(name);
             if let Ok((leaf, _)) = &device {
-                // What was not flushed is not taken for durable: it is read, and flushed again.
+                // Data without a flush does not count as durable, so the device is flushed before
+                // it is read.
                 let _ = Deadline::new(&timer, END_MAX).bound(leaf.flush()).await;
             }
             devices.push(LogDevice {
@@ -196,7 +197,7 @@ impl<P: Platform> Node<P> {
             .await
     }
 
-    /// Its log is opened as at a start, and takes the place of the one that lost its devices.
+    /// Opens the volume's log as at a start, in place of the one that lost its devices.
     async fn open_log_again(&self, name: &Name, served: &Served<P>) -> Result<(), Refusal> {
         let (Some(log), config) = (served.volume.log(), self.devices.config()) else {
             return Ok(());
@@ -211,7 +212,8 @@ impl<P: Platform> Node<P> {
         };
         let held = Deadline::new(&timer, END_MAX).bound(ending).await;
         let _held = held.ok_or("what goes on has not ended")?;
-        // What the origin has answered by itself is no log's to flush from now on.
+        // No log flushes the writes that the origin itself has acknowledged; so the origin is
+        // flushed.
         let flushed = served.volume.cached().flush();
         let flushed = Deadline::new(&timer, END_MAX).bound(flushed).await;
         flushed
@@ -224,14 +226,14 @@ impl<P: Platform> Node<P> {
         let again = Log::open(volume, found, false, self.env(), origin).await;
         let again = again.map_err(refusal)?;
         served.guard.keep_with(&again);
-        // The log missed the records since its devices were lost.
+        // The log lacks the origin's records since the loss of its devices.
         let pool = self.pools.borrow().get(&served.pool).cloned();
         if let Some(pool) = pool {
             let record = pool.cache.origin_record(name.as_str());
             again.engine().watcher().watch(record).await;
         }
         again.begin().await.map_err(refusal)?;
-        // Else it was reported as it was lost.
+        // Otherwise the loss was reported when it happened.
         let absent = absent.into_iter().filter(|_| is_stuck);
         absent.for_each(|event| self.platform.event(event));
         served.volume.exchange_log(again);
@@ -239,7 +241,7 @@ impl<P: Platform> Node<P> {
     }
 }
 
-/// What a volume with a log is to have again.
+/// The lost devices of a volume with a log.
 fn lost<P: Platform>(served: &Served<P>) -> Option<Lost> {
     let log = served
         .volume

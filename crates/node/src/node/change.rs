@@ -1,7 +1,7 @@
-//! Changes of a node that runs: what a request asks for, and what a plan does.
+//! Changes of a running node: those of requests, and the steps of a plan.
 //!
-//! Invariant: what a change has done, the configuration says from then on; one that has
-//! failed it does not.
+//! Invariant: the configuration has the effect of each change from then on, and no effect of a
+//! change that failed.
 
 use super::refusal::{Refusal, refusal};
 use super::{Node, Pool};
@@ -19,13 +19,13 @@ use futures_util::future::join_all;
 use std::collections::BTreeMap;
 
 impl<P: Platform> Node<P> {
-    /// Whether a volume is served, or will be.
+    /// True if a volume is served, or waits to be served.
     fn has_volume(&self, name: &Name) -> bool {
         let served = self.volumes.borrow().contains_key(name);
         served || self.waiting.borrow().contains_key(name)
     }
 
-    /// The volume that a virtual machine has at the socket `place`.
+    /// The volume of the virtual machine at the socket `place`.
     fn guest_at(&self, place: &str) -> Result<Option<Name>, Refusal> {
         let config = self.devices.config();
         let mut guests = config.guests();
@@ -37,7 +37,7 @@ impl<P: Platform> Node<P> {
         self.devices.record(change);
     }
 
-    /// What a device is known by from now on, if it is none of arrays.
+    /// The change that adds a device to the configuration; `None` for an array.
     pub(super) fn known_by(device: &Source) -> Option<Change> {
         match device {
             Source::Device(device) => Some(Change::PutDevice(device.clone())),
@@ -45,8 +45,8 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Refuses `changes` after which the configuration would not agree with itself. A device
-    /// that has a role, open or not and under any name, gets no other one.
+    /// Refuses `changes` that would make the configuration disagree with itself. A device with a
+    /// role, open or not and under any name, gets no second role.
     pub(super) async fn agree(&self, changes: &[Change]) -> Result<(), Refusal> {
         let before = self.devices.config();
         let mut after = (*before).clone();
@@ -67,7 +67,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// The configuration says `changes` from now on.
+    /// Applies `changes` to the configuration.
     pub(super) fn note_all(&self, changes: &[Change]) {
         changes.iter().for_each(|change| self.note(change));
     }
@@ -90,7 +90,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// The devices of a pool, of which `new` are the sections of those that are not known.
+    /// The devices of a pool; `new` are the sections of devices that are not known yet.
     fn devices_of(&self, pool: &config::Pool, new: Vec<String>) -> Result<Vec<Source>, Refusal> {
         let new = new.into_iter().map(NamedOrNew::New);
         let new: Vec<Source> = new
@@ -110,7 +110,7 @@ impl<P: Platform> Node<P> {
         names.iter().map(find).collect()
     }
 
-    /// Makes a volume a block device, also where the configuration has that and it was removed.
+    /// Makes a volume a block device, also one that the configuration has and that was removed.
     async fn attach(&self, attach: Attach) -> Result<(), Refusal> {
         let volume = &attach.ublk.value;
         let before = self.devices.config();
@@ -135,8 +135,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Has a volume use its pool in another way without a log, by the mode that it has unless one
-    /// is given.
+    /// Makes a volume use its pool without a log, by `mode`, else by the volume's own mode.
     async fn use_pool(
         &self,
         volume: &str,
@@ -153,7 +152,7 @@ impl<P: Platform> Node<P> {
         self.apply(&change).await
     }
 
-    /// The mode that a volume has while it is on.
+    /// The mode of a volume while it is on.
     pub(super) fn mode_of(&self, volume: &Name) -> Result<VolumeMode, Refusal> {
         let config = self.devices.config();
         let volume = config.volumes.iter().find(|v| v.name.value == *volume);
@@ -161,10 +160,10 @@ impl<P: Platform> Node<P> {
         Ok(volume.mode.value)
     }
 
-    /// Does what is asked.
+    /// Carries out a request.
     pub(super) async fn change(&self, request: Request) -> Result<(), Refusal> {
         match request {
-            // Made with the files of the configuration, or answered at any time.
+            // These change files of the configuration themselves, or are answered at any time.
             Request::ReplaceLog { .. }
             | Request::Status
             | Request::Configuration
@@ -312,7 +311,7 @@ impl<P: Platform> Node<P> {
                 let devices = &self.devices;
                 let (name, device) = (Name::new(&array)?, source.name().clone());
                 let mut changes: Vec<_> = Self::known_by(&source).into_iter().collect();
-                // Until the exchange has ended it is a spare of this array.
+                // The device is a spare of the array until the exchange has ended.
                 if !devices.is_configured(&name, &device) {
                     changes.push(Change::GiveSpare {
                         array: name,
@@ -347,7 +346,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Carries out one step of a plan, or leaves everything as it is.
+    /// Carries out one step of a plan, or leaves all as before.
     pub(super) async fn apply(&self, change: &Change) -> Result<(), Refusal> {
         match change {
             Change::Limits { grace, stop } => {
@@ -388,7 +387,7 @@ impl<P: Platform> Node<P> {
             }
             Change::RemoveVolume(volume) => {
                 let removed = self.remove_volume(volume).await;
-                // It may be gone although its origin could not be made durable.
+                // The volume may be gone although its origin could not be made durable.
                 if !self.has_volume(volume) {
                     self.note(change);
                 }
@@ -420,7 +419,7 @@ impl<P: Platform> Node<P> {
             }
             Change::PutArray(array) => self.devices.forget_inactive(&array.name.value),
             Change::DropArray(array) => self.devices.forget_inactive(array),
-            // The configuration alone says these.
+            // These change the configuration alone.
             Change::PutDevice(_)
             | Change::DropDevice(_)
             | Change::GiveSpare { .. }

@@ -1,5 +1,4 @@
-//! The node at the other end of the control socket: questions are answered at
-//! any time, changes in their turn.
+//! The node behind the control socket: questions are answered at any time, changes in their turn.
 
 use super::Node;
 use super::refusal::Refusal;
@@ -72,7 +71,7 @@ impl<P: Platform> Handler for Controlled<P> {
 }
 
 impl<P: Platform> Node<P> {
-    /// Carries out what may be about the change that is going on, or lets a volume go on.
+    /// Carries out a request that may concern the running change, or that resumes a volume.
     pub(super) async fn at_once(self: &Rc<Self>, request: &Request) -> Option<Reply> {
         let done = match request {
             _ if self.stopped.get() => return None,
@@ -85,7 +84,7 @@ impl<P: Platform> Node<P> {
         Some(done.map_or_else(Reply::Error, made))
     }
 
-    /// Takes a change that its client does not wait for here; its name.
+    /// Accepts a change without waiting for its end. Returns the name of the change.
     async fn take_change(
         self: &Rc<Self>,
         request: Request,
@@ -107,7 +106,8 @@ impl<P: Platform> Node<P> {
                         .into(),
                 );
             }
-            // Asked by what watches arrays, which is not to wait; it asks again.
+            // The supervision of arrays sends this request; it must not wait, and sends another
+            // later.
             Request::Exchanged { .. } if self.queue.is_busy() => {
                 return Err("another change is going on; it is tried again".into());
             }
@@ -116,7 +116,7 @@ impl<P: Platform> Node<P> {
         self.accept(request, !temporary)
     }
 
-    /// Whether `member`, a device or the number of a role, is in sync.
+    /// True if `member`, a device or the number of a role, is in sync.
     fn is_in_sync(&self, array: &str, member: &str) -> bool {
         let arrays = self.devices.reports(self.env().timer.now());
         let array = arrays.into_iter().find(|other| other.name == array);

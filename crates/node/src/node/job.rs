@@ -1,4 +1,4 @@
-//! A job, as a node knows it.
+//! The state of a job in a node.
 
 use block::{Nanos, Signal};
 use control::job::{Job, JobKind, JobName, JobState};
@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-/// What is known of jobs.
+/// The jobs of a node.
 #[derive(Default)]
 pub struct Jobs {
     pub(super) running: BTreeMap<JobName, Seen>,
@@ -15,26 +15,26 @@ pub struct Jobs {
     pub(super) cancelled: BTreeSet<JobName>,
 }
 
-/// A job that goes on, as it was seen last.
+/// A running job, as of the last look.
 pub(super) struct Seen {
     pub(super) began: Nanos,
     pub(super) job: Job,
-    /// Of an exchange: the role, and the device that has it until then.
+    /// The role of a rebuilt or replaced member, and the device in the role at the first look.
     pub(super) role: Option<(usize, Option<Rc<str>>)>,
 }
 
-/// A volume that is giving up its log.
+/// A volume that is draining its log to give it up.
 pub struct Detaching {
-    /// What its origin was owed when it began.
+    /// Dirty bytes at the beginning.
     pub(super) owed: u64,
     pub(super) cancelled: Cell<bool>,
     pub(super) paused: Cell<bool>,
     pub(super) changed: Signal,
-    /// Since when it goes on.
+    /// Time of the beginning, or of the last pause or resume.
     since: Cell<Nanos>,
 }
 
-/// For how long it has to go on before it is reported how long it takes still.
+/// Running time after which the remaining time is reported.
 const SEEN_MIN: Nanos = Nanos::from_secs(5);
 
 impl Detaching {
@@ -48,31 +48,31 @@ impl Detaching {
         })
     }
 
-    /// Stops it, or has it go on.
+    /// Pauses or resumes the work.
     pub(super) fn pause(&self, paused: bool, now: Nanos) {
         self.paused.set(paused);
         self.since.set(now);
         self.changed.notify();
     }
 
-    /// Returns once it is paused, if it is not, or goes on again.
+    /// Returns once the state differs from `paused`.
     pub(super) async fn turned(&self, paused: bool) {
         self.changed.until(|| self.paused.get() != paused).await;
     }
 
-    /// How many seconds it takes still, if the log takes so long to get empty.
+    /// Remaining seconds, if the log is empty in `empty_in`.
     pub(super) fn left_s(&self, now: Nanos, empty_in: Option<Nanos>) -> Option<f64> {
         let goes_on = !self.paused.get() && now - self.since.get() >= SEEN_MIN;
         empty_in.filter(|_| goes_on).map(|left| left.as_secs_f64())
     }
 
-    /// Ends it.
+    /// Cancels the work.
     pub(super) fn cancel(&self) {
         self.cancelled.set(true);
         self.changed.notify();
     }
 
-    /// Returns once it is cancelled.
+    /// Returns once the work is cancelled.
     pub(super) async fn cancelled(&self) {
         self.changed.until(|| self.cancelled.get()).await;
     }

@@ -1,11 +1,11 @@
-//! Long work of a node: what goes on, how far it is, and how it ended.
+//! Long work of a node: running jobs, their progress, and the results of ended ones.
 //!
 //! Invariants:
-//!     work goes on ⟹ its job is listed, from the first look at it on
-//!     a job that is cancelled ends at its next step, and nobody waits for that
+//!     work runs ⟹ its job is listed, from the first look at it on
+//!     a cancelled job ends at its next step; the cancelling client does not wait for that
 //!
-//! Not here: the work itself (`raid`, `write_back`). It is looked at, once a second and whenever
-//! somebody asks.
+//! Not here: the work itself (`raid`, `write_back`). Its state is looked at once a second and
+//! before each report.
 
 use super::Node;
 use super::job::{Detaching, Seen};
@@ -19,10 +19,10 @@ use control::job::{Job, JobKind, JobName, JobState};
 use raid::MemberState;
 use std::rc::Rc;
 
-/// How many that have ended are listed.
+/// Most ended jobs that are listed.
 const ENDED_MAX: usize = 16;
 
-/// What goes on in an array.
+/// The running jobs of an array.
 fn of_array(running: &Running, now: Nanos) -> Vec<Seen> {
     let report = running.array().report();
     let name = running.config.name.as_str();
@@ -73,13 +73,13 @@ impl<P: Platform> Node<P> {
         seen.collect()
     }
 
-    /// How the log of a volume is that has one.
+    /// The state of the log of `volume`, if there is one.
     fn log_status(&self, volume: &Name) -> Option<writelog::Status> {
         let volumes = self.volumes.borrow();
         volumes.get(volume)?.volume.log_status()
     }
 
-    /// What a job does that gives up a log.
+    /// The state of a job that gives up a log.
     fn detaching(&self, name: &JobName) -> Option<Rc<Detaching>> {
         let detaching = self.detaching.borrow();
         let mut all = detaching.iter().filter(|_| name.kind == JobKind::Detach);
@@ -87,7 +87,7 @@ impl<P: Platform> Node<P> {
         Some(found.clone())
     }
 
-    /// Looks at what goes on, and at what came of what does no more.
+    /// Updates running jobs, and records the results of those that have ended.
     pub(super) fn look_at_jobs(&self) {
         let now = self.env().timer.now();
         let arrays = self.devices.running.borrow().clone();
@@ -135,7 +135,7 @@ impl<P: Platform> Node<P> {
         jobs.cancelled.retain(|name| running.contains(name));
     }
 
-    /// What came of a job that was not cancelled.
+    /// The result of a job that was not cancelled.
     fn outcome(&self, name: &JobName, seen: &Seen) -> (JobState, String) {
         let failed = |why: &str| (JobState::Failed, why.to_owned());
         let done = |what: &str| (JobState::Done, what.to_owned());
@@ -178,7 +178,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Every job that goes on, then those that have ended, the newest last.
+    /// All running jobs, then ended ones, the newest last.
     pub(crate) fn report_jobs(&self) -> Vec<Job> {
         self.look_at_jobs();
         let jobs = self.jobs.borrow();
@@ -186,7 +186,7 @@ impl<P: Platform> Node<P> {
         running.chain(&jobs.ended).cloned().collect()
     }
 
-    /// Has a job stop for a while, or go on.
+    /// Pauses or resumes a job.
     pub(super) fn pause(&self, job: &str, paused: bool) -> Result<(), Refusal> {
         let name = JobName::parse(job)?;
         self.look_at_jobs();
@@ -202,14 +202,14 @@ impl<P: Platform> Node<P> {
         Ok(())
     }
 
-    /// Ends a job before it is done.
+    /// Cancels a job.
     pub(super) async fn cancel(&self, job: &str) -> Result<(), Refusal> {
         let name = JobName::parse(job)?;
         self.look_at_jobs();
         if !self.jobs.borrow().running.contains_key(&name) {
             return Err(ended(&name));
         }
-        // Whoever looks while it ends finds it cancelled.
+        // A look before the job's end finds the cancellation.
         let is_first = self.jobs.borrow_mut().cancelled.insert(name.clone());
         if let Err(why) = self.end_job(&name).await {
             if is_first {
@@ -223,7 +223,7 @@ impl<P: Platform> Node<P> {
         Ok(())
     }
 
-    /// Has a job end.
+    /// Makes a job end.
     async fn end_job(&self, name: &JobName) -> Result<(), Refusal> {
         match name.kind {
             JobKind::Resync => {
@@ -258,7 +258,7 @@ fn ended(name: &JobName) -> Refusal {
     format!("no job {name} goes on; see `hotset job list`")
 }
 
-/// What a job of that kind leaves when it is cancelled.
+/// The leftovers of a cancelled job of this kind.
 fn cancelled(kind: JobKind) -> &'static str {
     match kind {
         JobKind::Replace => "the old member stays",

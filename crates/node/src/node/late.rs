@@ -1,7 +1,8 @@
-//! When pool devices that were ejected for being late are tried again: after pauses that double.
+//! Times of new attempts at pool devices that were ejected for being late: after pauses that
+//! double.
 //!
 //! Invariants:
-//!     one attempt at a device runs at a time
+//!     a device that is late again and again is tried at growing intervals
 //!     a device that is late again and again is tried less and less often
 
 use block::Nanos;
@@ -10,10 +11,10 @@ use control::config::Name;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// How long a device that was late is left alone, the first time and at most.
+/// First and longest pause before a late device is tried.
 const PAUSE: Nanos = Nanos::from_secs(10);
 const PAUSE_MAX: Nanos = Nanos::from_secs(600);
-/// A device that serves for so long after its return begins with the first pause again.
+/// Time of service after its return, after which a device begins with the first pause again.
 const FORGIVEN_AFTER: Nanos = Nanos::from_secs(3600);
 
 /// The devices that were late.
@@ -21,7 +22,7 @@ const FORGIVEN_AFTER: Nanos = Nanos::from_secs(3600);
 pub(super) struct Returns(RefCell<BTreeMap<(Name, DeviceId), Return>>);
 
 struct Return {
-    /// When it is tried next, or since when it serves.
+    /// Time of the next attempt, or of the return to service.
     at: Nanos,
     pause: Nanos,
     trying: bool,
@@ -29,7 +30,7 @@ struct Return {
 }
 
 impl Returns {
-    /// Whether the device is to be tried now; from then on it is.
+    /// True if the device is to be tried now. The attempt then counts as begun.
     pub(super) fn is_due(&self, device: &(Name, DeviceId), now: Nanos) -> bool {
         let mut all = self.0.borrow_mut();
         let known = all.entry(device.clone()).or_insert(Return {

@@ -1,7 +1,7 @@
-//! Looks for the troubles of a node: its operator sees them from here alone. Reports lost devices
+//! Looks for the troubles of a node, the only source of its operator's list. Reports lost devices
 //! of pools and logs, and origins that fail or have grown.
 //!
-//! Not here: since when it has been so (`troubles`).
+//! Not here: the beginning of each trouble (`troubles`).
 
 use super::troubles::{List, Losses, Said};
 use super::{Node, Pool, Served};
@@ -18,21 +18,21 @@ use control::trouble::{Kind, Trouble};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// How often it is looked.
+/// Interval of looks.
 const PERIOD: Nanos = Nanos::from_secs(1);
-/// How often the files of the configuration are read.
+/// Interval of reading the files of the configuration.
 const CONFIGURATION_PERIOD: Nanos = Nanos::from_secs(10);
-/// Of its rated endurance, what a device may have used.
+/// Percentage of its rated endurance from which a device counts as worn.
 const WORN_PERCENT: u8 = 90;
 
 impl<P: Platform> Node<P> {
-    /// Until the node is stopped.
+    /// Reports losses until the node is stopped.
     pub(super) async fn report_losses(node: Rc<Self>) {
         let timer = node.env().timer;
         while !node.stopped.get() {
             timer.sleep(PERIOD).await;
             node.report_origins();
-            // A trouble is timed from here, reports or not.
+            // Each trouble counts from this look, even if no report follows.
             node.look_at_troubles();
             node.try_returns();
             node.look_for_losses();
@@ -50,8 +50,8 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Reports the losses of pools and logs since the last look. A command that takes a device or a
-    /// log away looks before: afterwards nothing shows that it was lost.
+    /// Reports the losses of pools and logs since the last look. A command that removes a device or
+    /// a log looks first: afterwards the loss is no longer visible.
     pub(super) fn look_for_losses(&self) {
         let losses = &mut *self.losses.borrow_mut();
         self.look_at_pools(losses);
@@ -111,7 +111,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Says which origins fail since it last looked, and which are well again.
+    /// Reports the origins that fail since the last look, and those that work again.
     fn report_origins(&self) {
         let now = self.env().timer.now();
         let (volumes, open) = (self.volumes.borrow(), self.devices.open.borrow());
@@ -132,7 +132,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// What is wrong now.
+    /// Returns the current troubles.
     pub(crate) fn look_at_troubles(&self) -> Vec<Trouble> {
         let now = self.env().timer.now();
         let config = self.devices.config();
@@ -178,7 +178,7 @@ impl<P: Platform> Node<P> {
 
     fn of_waiting(&self, list: &mut List) {
         for (name, waiting) in self.waiting.borrow().iter() {
-            // It is being opened for the first time.
+            // The volume is being opened for the first time.
             if waiting.why.is_empty() {
                 continue;
             }
@@ -232,7 +232,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Reads the files of the configuration now and then, until the node is stopped.
+    /// Reads the files of the configuration at intervals, until the node is stopped.
     pub(super) async fn watch_configuration(node: Rc<Self>) {
         let timer = node.env().timer;
         while !node.stopped.get() {
@@ -244,7 +244,7 @@ impl<P: Platform> Node<P> {
     }
 }
 
-/// What is wrong with the log of a volume, and what is beside it.
+/// Lists the troubles of a volume's log, and of the file beside it.
 fn of_log<P: Platform>(journal: Option<&Name>, name: &Name, served: &Served<P>, list: &mut List) {
     let (Some(log), Some(status)) = (served.volume.log(), served.volume.log_status()) else {
         return;
@@ -301,7 +301,7 @@ fn of_log<P: Platform>(journal: Option<&Name>, name: &Name, served: &Served<P>, 
     of_file(log.witness().claim.fails(), list);
 }
 
-/// What is wrong with a file in `state`, by its name and why it fails.
+/// Lists the trouble of a file in `state`, by its name and reason.
 fn of_file(fails: Option<(String, String)>, list: &mut List) {
     if let Some((file, why)) = fails {
         list.add(

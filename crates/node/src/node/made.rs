@@ -40,7 +40,7 @@ impl<P: Platform> Node<P> {
         })
     }
 
-    /// Where clients reach a volume by any frontend.
+    /// Addresses of a volume for clients, by all frontends.
     pub(crate) fn addresses(&self, name: &str) -> Vec<String> {
         let frontends = self.frontends.iter();
         frontends
@@ -49,7 +49,7 @@ impl<P: Platform> Node<P> {
     }
 }
 
-/// Where the files of the configuration say a change.
+/// The place of a change in the files of the configuration.
 fn kept(before: &Files, now: &Files, lasts: bool) -> String {
     let Some((file, lines)) = before.difference(now) else {
         return match lasts {
@@ -119,7 +119,7 @@ fn done(request: &Request) -> String {
     }
 }
 
-/// The same, of pools, arrays and jobs.
+/// The result of a request about pools, arrays or jobs.
 fn done_to_devices(request: &Request) -> String {
     match request {
         Request::AddPool { pool, .. } => {
@@ -165,13 +165,13 @@ fn done_to_devices(request: &Request) -> String {
     }
 }
 
-/// The name of a pool of this section.
+/// The name of the pool in this section.
 fn pool_of(section: &str) -> String {
     let pool = Pool::parse(section).map(|pool| pool.name.value.to_string());
     pool.unwrap_or_default()
 }
 
-/// The name of a device that the daemon knew or did not.
+/// The name of a known or new device.
 fn name(device: &NamedOrNew) -> String {
     match device {
         NamedOrNew::Named(name) => name.clone(),

@@ -1,6 +1,6 @@
 //! A pool of the configuration: opening it on its devices.
 //!
-//! Not here: what is on them, and which of it is trusted (`cache`).
+//! Not here: the content of the devices, and the choice of the trusted part (`cache`).
 
 use super::refusal::{Refusal, refusal};
 use crate::arrays::{Devices, Lease, Source};
@@ -15,29 +15,28 @@ use control::config::{self, Name};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// What becomes of a pool one of whose devices cannot be used.
+/// The treatment of a pool with an unusable device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Absent {
-    /// It does without, which is reported.
+    /// The pool runs without the device; an event reports that.
     Reported,
-    /// It is not opened.
+    /// The pool is not opened.
     Refused,
 }
 
-/// A pool and the devices it was given.
+/// A pool and its devices.
 pub struct Pool<D: Driver> {
     pub name: Name,
     pub cache: Cache<Leaf<D>>,
     pub policy: &'static str,
     pub line_bytes: u32,
     pub devices: RefCell<BTreeMap<Name, DeviceId>>,
-    /// Keeps others from the file beside it.
+    /// Claim on the file beside the pool.
     pub(super) witness: Box<dyn Claim>,
 }
 
 impl<D: Driver> Pool<D> {
-    /// Opens the pool that `pool` describes on its devices, which `sources` are, and says
-    /// what was found there.
+    /// Opens `pool` on its devices, `sources`, and reports the state found there.
     pub(crate) async fn open<P: Platform<Driver = D>>(
         pool: &config::Pool,
         sources: &[Source],

@@ -1,9 +1,9 @@
-//! Pools that come and go while a node runs.
+//! Adding and removing pools of a running node.
 //!
 //! Invariants:
-//!     a pool that comes has all of its devices, or none of them is used
-//!     it holds nothing: others may have served the volumes that it remembers, and written
-//!     a pool that goes has no volume, neither served nor waiting
+//!     a new pool has all of its devices, or none of them is used
+//!     a new pool is empty: other daemons may have served and written its remembered volumes
+//!     a removed pool has no volume, neither served nor waiting
 
 use super::Node;
 use super::pool::{Absent, Pool};
@@ -34,7 +34,7 @@ impl<P: Platform> Node<P> {
         Ok(())
     }
 
-    /// A volume that needs the pool.
+    /// A volume that uses the pool.
     fn volume_in(&self, pool: &Name) -> Option<Name> {
         let (served, waiting) = (self.volumes.borrow(), self.waiting.borrow());
         let served = served.iter().filter(|(_, s)| s.pool == *pool);
@@ -61,7 +61,7 @@ impl<P: Platform> Node<P> {
         self.pools.borrow_mut().remove(name);
         let devices: Vec<Name> = pool.devices.borrow().keys().cloned().collect();
         for device in devices {
-            // It holds copies alone: what it could not make durable is read again.
+            // The pool has copies alone, so no data depends on its last writes.
             let _ = self.devices.close(&device).await;
         }
         Ok(())

@@ -1,56 +1,56 @@
-//! The queue of changes: one at a time, in the order in which they came.
+//! The queue of changes: one at a time, in the order of their arrival.
 //!
 //! Invariant: the outcome of a change is known until [`OUTCOMES_MAX`] others have ended after it.
 //!
-//! Not here: carrying them out (`turns`).
+//! Not here: carrying changes out (`turns`).
 
 use block::Signal;
 use control::protocol::{Reply, Request};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-/// Changes that wait at most.
+/// Most waiting changes.
 const WAITING_MAX: usize = 64;
-/// Outcomes that are kept.
+/// Number of results that are kept.
 const OUTCOMES_MAX: usize = 256;
 
 /// A change before its end.
 pub(super) struct Queued {
     pub(super) name: String,
     pub(super) request: Request,
-    /// The files of the configuration are to say it too.
+    /// True if the files of the configuration are changed too.
     pub(super) lasts: bool,
 }
 
-/// Those of a node.
+/// The changes of a node.
 #[derive(Default)]
 pub(super) struct Queue {
     waiting: RefCell<VecDeque<Queued>>,
-    /// The name of the one that is carried out, and the volume that it is about.
+    /// Name of the change that is being made, and its volume.
     running: RefCell<Option<(String, Option<String>)>>,
     ended: RefCell<VecDeque<(String, Reply)>>,
     accepted: Cell<u64>,
-    /// One has ended.
+    /// Notified when a change has ended.
     changed: Signal,
 }
 
-/// So many wait already.
+/// The number of changes that wait already.
 pub(super) struct Full(pub(super) usize);
 
 impl Queue {
-    /// Whether a change is being made.
+    /// True if a change is being made.
     pub(super) fn is_busy(&self) -> bool {
         self.running.borrow().is_some()
     }
 
-    /// Whether a change is being made that may be about `volume`.
+    /// True if the change being made may concern `volume`.
     pub(super) fn is_about(&self, volume: &str) -> bool {
         let running = self.running.borrow();
         let about = running.as_ref().map(|(_, volume)| volume.as_deref());
         about.is_some_and(|about| about.is_none_or(|about| about == volume))
     }
 
-    /// What is known of the change called `name`.
+    /// The result of the change called `name`, or its place in the queue.
     pub(super) fn look(&self, name: &str) -> Reply {
         let ended = self.ended.borrow();
         if let Some((_, reply)) = ended.iter().find(|(other, _)| other == name) {
@@ -70,19 +70,19 @@ impl Queue {
         }
     }
 
-    /// A number for a change, which no other has.
+    /// A unique number for a change.
     pub(super) fn number(&self) -> u64 {
         self.accepted.set(self.accepted.get() + 1);
         self.accepted.get()
     }
 
-    /// Takes a change in.
+    /// Adds a change to the queue.
     pub(super) fn push(&self, queued: Queued) -> Result<(), Full> {
         let mut waiting = self.waiting.borrow_mut();
         if waiting.len() >= WAITING_MAX {
             return Err(Full(WAITING_MAX));
         }
-        // What lets clients go on comes before what holds them.
+        // Requests that resume clients come before those that hold them.
         match queued.request {
             Request::Resume { .. } => waiting.push_front(queued),
             _ => waiting.push_back(queued),
@@ -90,7 +90,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The next change, which is being made from now on; none while another is.
+    /// Takes the next change and marks it as being made; `None` while another is.
     pub(super) fn begin(&self) -> Option<Queued> {
         if self.is_busy() {
             return None;
@@ -101,13 +101,13 @@ impl Queue {
         Some(next)
     }
 
-    /// The change that was being made has ended.
+    /// Ends the change that was being made.
     pub(super) fn end(&self, name: String, reply: Reply) {
         *self.running.borrow_mut() = None;
         self.note(name, reply);
     }
 
-    /// Has the outcome of a change known.
+    /// Records the result of a change.
     pub(super) fn note(&self, name: String, reply: Reply) {
         let mut ended = self.ended.borrow_mut();
         ended.push_back((name, reply));
@@ -118,7 +118,7 @@ impl Queue {
         self.changed.notify();
     }
 
-    /// Waits for the outcome of a change.
+    /// Waits for the result of a change.
     pub(super) async fn outcome(&self, name: &str) -> Reply {
         let ended = || match self.look(name) {
             Reply::Ended(reply) => Some(*reply),
@@ -153,7 +153,7 @@ mod tests {
         assert!(matches!(queue.look("a"), Reply::Waiting(0)));
         assert!(matches!(queue.look("r"), Reply::Waiting(1)));
         assert!(matches!(queue.look("b"), Reply::Waiting(2)));
-        // What may be about any volume is about each.
+        // A change that may concern any volume concerns each.
         assert!(queue.is_about("v") && queue.is_about("w"));
         queue.end("a".into(), Reply::Done);
         assert_eq!(queue.begin().map(|next| next.name).as_deref(), Some("r"));

@@ -1,4 +1,4 @@
-//! Why a change was refused.
+//! The reason of a refused change.
 
 /// One line with the remedy.
 pub(crate) type Refusal = String;

@@ -1,8 +1,8 @@
-//! Running a changed configuration.
+//! Switching to a changed configuration.
 //!
 //! Invariants:
-//!     a step that cannot be done while the node runs ⟹ none is done
-//!     each step is done or leaves everything as it is; the first that fails is the last
+//!     a step cannot be done while the node runs ⟹ no step is done
+//!     each step is done or changes nothing; the first that fails is the last
 //!     all are done ⟹ the node runs the configuration, and knows its files as they were read
 
 use super::Node;
@@ -13,11 +13,11 @@ use block::Nanos;
 use control::config::Config;
 use control::plan::{Change, Step, Verdict, plan, verdict};
 
-/// How long the files may take to be read.
+/// Time limit of reading the files.
 const READ_MAX: Nanos = Nanos::from_secs(30);
 
 impl<P: Platform> Node<P> {
-    /// Reads the configuration and runs it; what has changed, in a line each.
+    /// Reads the configuration and switches to it. Returns a line for each change.
     pub(super) async fn reload(&self) -> Result<Vec<String>, Refusal> {
         let reading = self.platform.configuration();
         let wanted = self.env().timer.timeout(READ_MAX, reading).await;
@@ -58,8 +58,8 @@ impl<P: Platform> Node<P> {
         Ok(done)
     }
 
-    /// Has the listeners that stay as they are show what their files have now, such as a renewed
-    /// certificate; those that show something else, in a line each.
+    /// Makes listeners without changes show the present content of their files, such as a renewed
+    /// certificate. Returns a line for each listener that shows new content.
     fn renew(&self, wanted: &Config, steps: &[Step]) -> Result<Vec<String>, Refusal> {
         let is_opened = |place: &str| {
             let opens = |step: &Step| match &step.change {

@@ -1,9 +1,9 @@
-//! Volumes of the configuration whose origin, or the array that it is, cannot be used
-//! yet: the others are served meanwhile, and these once what they lack is back.
+//! Volumes of the configuration with an origin, perhaps an array, that cannot be used yet. The
+//! other volumes are served meanwhile, and these once their devices are back.
 //!
 //! Invariants:
 //!     a volume of the configuration is served, waiting, or was removed by hand
-//!     one attempt at a volume runs at a time; it is not cut off
+//!     one attempt at a volume runs at a time, and is never cut off
 
 use super::waiting::Waiting;
 use super::{Node, Refusal};
@@ -15,19 +15,19 @@ use control::status;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// The first pause before a volume is tried again, which doubles up to the last.
+/// First and longest pause before a volume is tried again; pauses double.
 const PAUSE: Nanos = Nanos::from_millis(500);
 const PAUSE_MAX: Nanos = Nanos::from_secs(15);
-/// How long the daemon waits at its start for what is slow, before it says it is ready: while no
-/// volume is served, and once one is.
+/// Longest wait for slow volumes at the start of the daemon: while no volume is served, and once
+/// one is.
 const START_MAX: Nanos = Nanos::from_secs(30);
 const START_OTHERS_MAX: Nanos = Nanos::from_secs(10);
 const SILENT: &str = "its devices have not answered yet; the attempt goes on";
-/// How often it is looked whether something is due or done.
+/// Interval of looks for attempts that are due or done.
 const TICK: Nanos = Nanos::from_millis(50);
 
 impl<P: Platform> Node<P> {
-    /// Begins to serve `volumes`; returns when each was tried, or takes long.
+    /// Begins to serve `volumes`; returns when each attempt has ended or takes long.
     pub(super) async fn begin_volumes(self: &Rc<Self>, volumes: &[config::Volume]) {
         for volume in volumes {
             let waiting = self.waits_for(volume);
@@ -52,7 +52,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// A volume that was served, and is not any more for `why`, is tried again.
+    /// Retries a volume that was served, and is no longer for the reason `why`.
     pub(super) fn wait_again(&self, volume: &config::Volume, why: Refusal) {
         let mut waiting = self.waits_for(volume);
         waiting.why = why;
@@ -72,7 +72,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Tries waiting volumes again when it is their time.
+    /// Retries waiting volumes at their times.
     pub(super) async fn serve_waiting(node: Rc<Self>) {
         let timer = node.env().timer;
         loop {
@@ -86,7 +86,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Begins an attempt at each volume whose time has come.
+    /// Begins an attempt at each volume that is due.
     fn try_waiting(self: &Rc<Self>) {
         let env = self.env();
         let now = env.timer.now();
@@ -104,7 +104,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Reports what an attempt at `volume` has found: while it waits, each thing once.
+    /// Reports an event of an attempt at `volume`, each only once while the volume waits.
     pub(super) fn say(&self, volume: &Name, event: Event) {
         let mut waiting = self.waiting.borrow_mut();
         let line = event.to_string();
@@ -148,7 +148,7 @@ impl<P: Platform> Node<P> {
         waiting.pause = Nanos((waiting.pause.0 * 2).min(PAUSE_MAX.0));
     }
 
-    /// Whether `name` has waited, and does not any more.
+    /// Removes `name` from the waiting volumes. Returns true if it was one.
     pub(super) fn give_up_waiting(&self, name: &Name) -> Result<bool, Refusal> {
         let mut all = self.waiting.borrow_mut();
         if all.get(name).is_some_and(|waiting| waiting.trying) {
@@ -167,7 +167,7 @@ impl<P: Platform> Node<P> {
         Ok(all.remove(name).is_some())
     }
 
-    /// Begins no more attempts, and waits for those under way, for a while.
+    /// Begins no more attempts, and waits a limited time for the running ones.
     pub(super) async fn end_waiting(&self) {
         self.waiting
             .borrow_mut()
@@ -184,7 +184,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// What waits, and why.
+    /// The waiting volumes, each with the reason.
     pub fn report_waiting(&self) -> Vec<status::Waiting> {
         let all = self.waiting.borrow();
         let waiting = all.iter().map(|(name, waiting)| status::Waiting {

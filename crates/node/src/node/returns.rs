@@ -1,7 +1,7 @@
-//! Pool devices that were ejected are taken back: late ones by themselves, others by a command.
+//! Returns ejected pool devices to their pools: late ones by itself, others by a command.
 //!
-//! Not here: when that is tried (`late`), what a return asks of the device, and which of its
-//! lines are right (`cache`).
+//! Not here: the times of attempts (`late`), the conditions of a return, and the choice of
+//! valid lines (`cache`).
 
 use super::Node;
 use super::pool::Pool;
@@ -17,7 +17,7 @@ fn is_late(report: &DeviceReport) -> bool {
 }
 
 impl<P: Platform> Node<P> {
-    /// Begins an attempt at each device whose pause has ended.
+    /// Begins an attempt at each device after its pause.
     pub(super) fn try_returns(self: &Rc<Self>) {
         let env = self.env();
         let now = env.timer.now();
@@ -52,15 +52,15 @@ impl<P: Platform> Node<P> {
         Ok(())
     }
 
-    /// Takes an ejected or absent device back into its pool: with its lines if it was late, else
-    /// empty.
+    /// Takes an ejected or absent device back into its pool: a late device with its lines, any
+    /// other empty.
     pub(super) async fn readmit(&self, pool: &Name, device: &Name) -> Result<(), Refusal> {
         let found = self.pool(pool.as_str())?;
         let id = found.devices.borrow().get(device).copied();
         let mut reports = found.cache.devices().into_iter();
         let report = reports.find(|report| Some(report.id) == id);
         let Some(report) = report else {
-            // It was absent at the start, or could not be opened again.
+            // The device was absent at the start, or could not be reopened.
             let config = self.devices.config();
             let mut pools = config
                 .pools

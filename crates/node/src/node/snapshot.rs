@@ -1,10 +1,10 @@
-//! A volume that is quiesced for as long as a connection lasts, for a snapshot of its origin.
+//! A volume that is quiesced for the time of a connection, for a snapshot of its origin.
 //!
 //! Invariants:
-//!     however the connection ends, the volume goes on after it
-//!     if its origin may have been changed meanwhile, the volume goes on only once what was cached
-//!     of it is forgotten
-//!     the daemon ends first ⟹ the next one has nothing cached of the volume (`stop`)
+//!     the connection ends in any way ⟹ the volume goes on after it
+//!     the origin may have been changed meanwhile ⟹ the volume goes on only after its cached
+//!     lines are dropped
+//!     the daemon ends first ⟹ the next daemon has no cached lines of the volume (`stop`)
 
 use super::Node;
 use super::refusal::Refusal;
@@ -16,11 +16,11 @@ use block::Nanos;
 use control::protocol::{Reply, Request};
 use std::rc::Rc;
 
-/// How long after a failure the end of a hold is tried again.
+/// Pause between two attempts to end a hold.
 const AGAIN: Nanos = Nanos::from_secs(1);
 
 impl<P: Platform> Node<P> {
-    /// Quiesces `volume` for as long as `session` lasts.
+    /// Quiesces `volume` for the time of `session`.
     pub(super) async fn hold(
         self: &Rc<Self>,
         volume: String,

@@ -1,10 +1,10 @@
-//! The orderly end of a node, which has a limit whatever does not answer.
+//! The orderly end of a node, within a limit even for unresponsive devices.
 //!
-//! Order: the change that is being made, clients, then all volumes at once, then all pools, then the arrays. What
-//! has not ended in its time is left as a crash would leave it, and is named.
+//! Order: the change that is being made, clients, then all volumes at once, then all pools, then
+//! the arrays. Parts that do not end in their time are left as after a crash, and are named.
 //!
-//! Invariant: a volume that is quiesced when the end begins is not written any more,
-//! nor is what its origin holds taken for what hotset left there.
+//! Invariant: a volume that is quiesced when the end begins is not written any more; the content of
+//! its origin is not taken for hotset's own.
 
 use super::{Node, Refusal, Served};
 use crate::event::Event;
@@ -14,21 +14,21 @@ use block::{Device, Nanos};
 use control::config::Name;
 use futures_util::future::join_all;
 
-/// Pools, and then arrays, get this part of the time that origins have.
+/// Divisor of the origins' time limit that gives the limit of pools, and of arrays.
 const SHORTER: u64 = 4;
-/// How often it is looked whether a change has ended.
+/// Interval of looks for the end of a change.
 const TICK: Nanos = Nanos::from_millis(10);
 
 impl<P: Platform> Node<P> {
-    /// How long [`Node::stop`] takes at most: the change that is being made and the clients, the
-    /// origins, the pools and the arrays.
+    /// Longest time of [`Node::stop`]: for the change being made and the clients, the origins, the
+    /// pools and the arrays.
     pub fn stop_max(&self) -> Nanos {
         let (grace, stop) = (self.grace.get(), self.stop.get());
         let shorter = Nanos(stop.0 / SHORTER);
         grace + grace + stop + shorter + shorter
     }
 
-    /// Stops accepting, finishes what is in flight, makes it durable.
+    /// Stops accepting requests, finishes those in flight, and makes their data durable.
     pub async fn stop(&self) -> Result<(), Refusal> {
         self.look_for_losses();
         self.stopped.set(true);
@@ -41,7 +41,7 @@ impl<P: Platform> Node<P> {
             .into_iter()
             .partition(|(_, served)| is_quiesced(served));
         let closes = quiesced.iter().map(async |(_, served)| {
-            // What it holds back fails: the origin is somebody else's now.
+            // Held back changes fail: others use the origin now.
             let close = async {
                 if let Some(log) = served.volume.log() {
                     log.engine().close().await;
@@ -84,8 +84,8 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Waits for the change that is being made, for a while: none begins any more. A log that is
-    /// given up would take its time, and is gone on with at the next start.
+    /// Waits a limited time for the change that is being made; no other begins. Draining a log
+    /// would take too long, so it is cancelled and goes on at the next start.
     async fn change_ended(&self) {
         for detaching in self.detaching.borrow().values() {
             detaching.cancel();
@@ -97,12 +97,12 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Makes a volume durable and ends it; why it may have lost writes.
+    /// Makes a volume durable and ends it. Returns the reason if writes may be lost.
     async fn end(&self, name: &Name, served: &Served<P>) -> Option<String> {
         let work = async {
             served.volume.flush().await?;
             served.volume.cached().close().await;
-            // If it cannot be read, the next start does not trust it.
+            // If the origin cannot be read, the next start does not trust it.
             let _ = served.guard.renew().await;
             Ok(())
         };

@@ -1,13 +1,13 @@
-//! A volume that is served becomes write-back: its log is opened beside the requests of clients, and
-//! takes their writes from the moment at which the configuration says so.
+//! A served volume becomes write-back. Its log is opened while clients are served, and takes their
+//! writes from the moment at which the configuration says so.
 //!
 //! Invariants:
-//!     the log takes a write ⟹ the files of the configuration say that it is to
-//!     it fails before that ⟹ the volume is as it was, nothing is dirty in the log, and the
-//!                            devices of the log are released
-//!     the log takes over ⟹ no change is in flight, and the origin was flushed after the last
+//!     the log takes a write ⟹ the files of the configuration name the log
+//!     the switch fails before that ⟹ the volume is as before, nothing is dirty in the log,
+//!                                    and the devices of the log are released
+//!     the log takes over ⟹ no change is in flight, and the origin was flushed after the last one
 //!
-//! Not here: the devices' content, and which may be used (`writelog`); giving a log up
+//! Not here: the devices' content, and the choice of usable ones (`writelog`); giving a log up
 //! (`write_back`).
 
 use super::refusal::{Refusal, refusal};
@@ -26,20 +26,20 @@ use control::plan::Change;
 use control::protocol::NamedOrNew;
 use writelog::superblock_of;
 
-/// How long changes of clients may wait until none is in flight and the origin was flushed, and how
-/// long for the files of the configuration.
+/// Time limit for held changes: until none is in flight and the origin is flushed, and again for
+/// the files of the configuration.
 const HELD_MAX: Nanos = Nanos::from_secs(10);
-/// How long the engine of a log that is given up may take to end.
+/// Time limit for the end of a log's engine.
 const END_MAX: Nanos = Nanos::from_secs(10);
 
-/// A volume that is to be write-back, and those of its devices that are new.
+/// A volume that is to become write-back, and the new ones among its log devices.
 pub(super) struct Wanted {
     volume: config::Volume,
     new: Vec<Source>,
 }
 
 impl<P: Platform> Node<P> {
-    /// The volume `name` as a request has it, with the devices that are new.
+    /// The volume `name` with the log of a request, and its new devices.
     pub(super) fn wanted_log(
         &self,
         name: &Name,
@@ -70,7 +70,8 @@ impl<P: Platform> Node<P> {
         Ok(Wanted { volume, new })
     }
 
-    /// Has a volume become write-back, and the configuration say it; the files as they are then.
+    /// Makes a volume write-back, and changes the configuration accordingly. Returns the files as
+    /// they are then.
     pub(super) async fn become_write_back(
         &self,
         wanted: Wanted,
@@ -85,7 +86,7 @@ impl<P: Platform> Node<P> {
         Ok(files)
     }
 
-    /// As [`Node::become_write_back`], of a volume that the configuration is to say already.
+    /// As [`Node::become_write_back`], if the configuration is changed by the caller.
     pub(super) async fn switch(
         &self,
         volume: &config::Volume,
@@ -129,8 +130,8 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Puts a device in the place of one of a volume's log, or of its journal: the log is given up,
-    /// and begun with the other. If that fails it is begun as it was.
+    /// Replaces a device of a volume's log or journal: gives the log up, then begins it with the
+    /// new device. If that fails, begins the log with its old devices.
     pub(super) async fn replace_log(
         &self,
         name: &Name,
@@ -188,8 +189,8 @@ impl<P: Platform> Node<P> {
         ))
     }
 
-    /// Blanks a device that has left the log of a volume, if it answers and still has its copy:
-    /// that would be taken for an image of the one in its place.
+    /// Blanks a device that has left the log of a volume, if it answers and still has its copy.
+    /// Such a copy would be taken for an image of the device in its place.
     async fn forget_copy(&self, volume: &Name, device: &Name) {
         let (env, Ok(source)) = (self.env(), self.known(device)) else {
             return;
@@ -204,12 +205,12 @@ impl<P: Platform> Node<P> {
             }
             blank(&lease.leaf, &env).await
         };
-        // A copy that is kept is refused where it matters.
+        // A copy that stays is refused where it matters.
         let _: Option<IoResult> = Deadline::new(&env.timer, END_MAX).bound(blanking).await;
         lease.release().await;
     }
 
-    /// Opens the log on its devices, and has it take over.
+    /// Opens the log on its devices, and makes it take over.
     async fn switch_to(
         &self,
         volume: &config::Volume,
@@ -226,13 +227,14 @@ impl<P: Platform> Node<P> {
         let taken = self.take_over(served, &log, draft).await;
         if taken.is_err() {
             let closing = log.engine().close();
-            // It takes no change, and owes nothing: a device that still writes changes neither.
+            // The log takes no change and has no dirty data, so a late write to its device is
+            // harmless.
             let _ = Deadline::new(&timer, END_MAX).bound(closing).await;
         }
         taken.map_err(|why| as_it_was(name, &why))
     }
 
-    /// A log in front of a volume that is served, which gets nothing of it yet. Nothing is dirty.
+    /// Opens a log for a served volume, which does not use it yet. Nothing is dirty.
     async fn open_beside(
         &self,
         volume: &config::Volume,
@@ -260,7 +262,7 @@ impl<P: Platform> Node<P> {
         log.map_err(refusal)
     }
 
-    /// `log` begins, and takes over from the origin once the configuration says so.
+    /// Begins `log`, and lets it take over from the origin once the configuration names it.
     async fn take_over(
         &self,
         served: &Served<P>,
@@ -276,7 +278,7 @@ impl<P: Platform> Node<P> {
         log.engine().watcher().watch(record).await;
         let beginning = async {
             log.begin_at_rest().await?;
-            // Most of it is durable before changes wait.
+            // This makes most of the data durable before changes wait.
             served.volume.cached().flush().await
         };
         let begun = Deadline::new(&timer, self.stop.get())
@@ -288,7 +290,7 @@ impl<P: Platform> Node<P> {
         let holding = async {
             let held = served.gate.hold().await;
             served.volume.cached().flush().await?;
-            // The origin's record was worn by the writes that it has answered.
+            // The origin's own writes have widened its record.
             served.guard.renew().await.map(|()| held)
         };
         let held = Deadline::new(&timer, HELD_MAX).bound(holding).await;
@@ -306,7 +308,7 @@ impl<P: Platform> Node<P> {
         let committing = Deadline::new(&timer, HELD_MAX).bound(committed(draft));
         let files = committing.await;
         let files = files.ok_or("the files of the configuration are not written in time")??;
-        // Nothing fails from here on.
+        // No step after this one can fail.
         served
             .volume
             .cached()
@@ -317,7 +319,7 @@ impl<P: Platform> Node<P> {
     }
 }
 
-/// Puts the text of a file in its place, if there is one.
+/// Puts the new text of a file in its place, if there is one.
 async fn committed(draft: Option<Box<dyn Draft>>) -> Result<Option<Files>, Refusal> {
     match draft {
         Some(draft) => draft.commit().await.map(Some),
@@ -325,7 +327,7 @@ async fn committed(draft: Option<Box<dyn Draft>>) -> Result<Option<Files>, Refus
     }
 }
 
-/// Names, for people.
+/// A list of names for people.
 fn listed(names: &[Name]) -> String {
     let names: Vec<&str> = names.iter().map(Name::as_str).collect();
     names.join(" and ")

@@ -1,12 +1,12 @@
-//! The troubles of a node and since when there is each, origins that fail, and reported losses.
+//! The troubles of a node with their beginnings, failing origins, and reported losses.
 //!
 //! Invariants:
-//!     a trouble is listed from when it is first looked at until it is no more
-//!     an origin fails from its first failed request on; it is well again once a request has
-//!     succeeded, and for `WELL` after that none has failed
-//!         ⟹ each is said once, however many requests fail
+//!     a trouble is listed from the first look that finds it until the first that does not
+//!     an origin fails from its first failed request on; it works again after a request has
+//!     succeeded and none has failed for `WELL` since
+//!         ⟹ each is reported once, however many requests fail
 //!
-//! Not here: looking for troubles (`look`), what kinds there are, and what each costs
+//! Not here: looking for troubles (`look`), the kinds of troubles and their costs
 //! (`control::trouble`).
 
 use block::Nanos;
@@ -16,19 +16,19 @@ use control::trouble::{Kind, Trouble};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 
-/// How long no request may fail before an origin is well again.
+/// Time without a failed request after which an origin works again.
 const WELL: Nanos = Nanos::from_secs(10);
 
-/// What is known of troubles between two looks.
+/// The troubles between two looks.
 #[derive(Default)]
 pub(super) struct Troubles {
-    /// Since when there is one of a kind with a subject.
+    /// Beginning of each trouble, by kind and subject.
     since: RefCell<BTreeMap<(Kind, String), Nanos>>,
-    /// Why the configuration does not read any more.
+    /// Reason why the configuration cannot be read, if it cannot.
     pub(super) unreadable: RefCell<Option<String>>,
 }
 
-/// A trouble, before it is known for how long.
+/// A trouble, before its duration is known.
 pub(super) struct Found {
     kind: Kind,
     subject: String,
@@ -36,7 +36,7 @@ pub(super) struct Found {
     remedy: String,
 }
 
-/// The troubles that were found so far.
+/// The troubles found so far.
 #[derive(Default)]
 pub(super) struct List(pub(super) Vec<Found>);
 
@@ -58,7 +58,7 @@ impl List {
 }
 
 impl Troubles {
-    /// What was found, the most urgent first, with the time since it was found first.
+    /// The troubles `found`, the most urgent first, each with the time since it was first found.
     pub(super) fn known_for(&self, found: Vec<Found>, now: Nanos) -> Vec<Trouble> {
         let before = self.since.take();
         let mut since = self.since.borrow_mut();
@@ -91,9 +91,9 @@ pub(super) struct Losses {
     pub(super) ejected: HashSet<(Name, DeviceId)>,
     /// Copies of the logs of volumes.
     pub(super) copies: HashSet<(Name, Name)>,
-    /// Volumes whose journals are lost.
+    /// Volumes with a lost journal.
     pub(super) journals: HashSet<Name>,
-    /// Volumes whose logs are.
+    /// Volumes with a lost log.
     pub(super) logs: HashSet<Name>,
 }
 
@@ -103,15 +103,15 @@ pub(super) struct Failing(RefCell<BTreeMap<Name, Origin>>);
 
 #[derive(Default)]
 struct Origin {
-    /// Requests that had succeeded, and that had failed, when it was last looked.
+    /// Successful and failed requests as of the last look.
     seen: (u64, u64),
-    /// Why it fails, if it does.
+    /// Reason of the failure, if the origin fails.
     why: Option<String>,
-    /// Since when requests succeed and none fails.
+    /// Look that found the first success since the last failure.
     well_since: Option<Nanos>,
 }
 
-/// A change of an origin that is to be reported.
+/// A change of an origin to report.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Said {
     Fails(String),
@@ -119,7 +119,7 @@ pub(super) enum Said {
 }
 
 impl Origin {
-    /// The change by `now`, when so many requests have succeeded and failed.
+    /// The change by `now`; `seen` counts the successful and failed requests.
     fn look(&mut self, now: Nanos, seen: (u64, u64), why: Option<String>) -> Option<Said> {
         let before = std::mem::replace(&mut self.seen, seen);
         if seen.1 > before.1 {
@@ -147,8 +147,8 @@ impl Origin {
 }
 
 impl Failing {
-    /// Looks at the origins of all volumes: by their names, how many requests have succeeded and
-    /// failed, and the last error. Returns their changes.
+    /// Looks at the origins of all volumes: the volume's name, the numbers of successful and failed
+    /// requests, and the last error. Returns the changes.
     pub(super) fn look(
         &self,
         now: Nanos,
@@ -165,7 +165,7 @@ impl Failing {
         said
     }
 
-    /// Why the origin of `volume` fails, if it does.
+    /// The reason why the origin of `volume` fails, if it does.
     pub(super) fn of(&self, volume: &Name) -> Option<String> {
         self.0.borrow().get(volume)?.why.clone()
     }

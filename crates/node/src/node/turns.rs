@@ -1,10 +1,10 @@
-//! Changes in their turn, whoever waits for them.
+//! Changes in their turn, with or without a waiting client.
 //!
 //! Invariants:
-//!     a change that was accepted is carried out or refused, whether or not its client stays
-//!     a change is in the files of the configuration ⟺ it was made and was to last
+//!     a change was accepted ⟹ it is carried out or refused, even if its client leaves
+//!     a change is in the files of the configuration ⟺ it was made and was meant to last
 //!
-//! Not here: what is answered at any time (`controlled`).
+//! Not here: requests that are answered at any time (`controlled`).
 
 use super::Node;
 use super::queue::{Full, Queued};
@@ -17,7 +17,7 @@ use control::status::Array;
 use std::rc::Rc;
 
 impl<P: Platform> Node<P> {
-    /// Takes a change into the queue; its name.
+    /// Accepts a change into the queue. Returns its name.
     pub(super) fn accept(
         self: &Rc<Self>,
         request: Request,
@@ -39,19 +39,19 @@ impl<P: Platform> Node<P> {
         Ok(name)
     }
 
-    /// A name for a change, which a daemon that is started again does not give.
+    /// A name for a change; the next daemon gives different names.
     fn next_name(&self) -> String {
         format!("{:x}-{}", self.incarnation, self.queue.number())
     }
 
-    /// Has the outcome of a change that did not wait its turn known; its name.
+    /// Records the result of a change made out of turn. Returns its name.
     pub(super) fn note_outcome(&self, reply: Reply) -> String {
         let name = self.next_name();
         self.queue.note(name.clone(), reply);
         name
     }
 
-    /// Begins the next change, if none goes on, in a task of its own that no client ends.
+    /// Begins the next change, if none is running, in a task that outlives its client.
     fn begin_next(self: &Rc<Self>) {
         let Some(next) = self.queue.begin() else {
             return;
@@ -81,11 +81,12 @@ impl<P: Platform> Node<P> {
                     .into(),
             );
         }
-        // Its volume is named before the files are asked, which would miss the pool alone.
+        // The check of the files would find the pool missing; this one names the volume.
         if let Request::RemovePool { pool } = &request {
             self.unused_pool(&Name::new(pool)?)?;
         }
-        // The text is written beside its file first, so that what cannot be written is not made.
+        // The text is written beside its file first. So a change that cannot be written is not
+        // made.
         let draft = match lasts {
             true => self.draft(&request).await?,
             false => None,
@@ -99,7 +100,7 @@ impl<P: Platform> Node<P> {
         Ok(Reply::Made(self.made(&request, lasts, &before)))
     }
 
-    /// Whether a change has a volume write back by a log that no file names at the next start.
+    /// True if a change makes a volume write-back with a log that no file names at the next start.
     fn would_be_forgotten(&self, request: &Request) -> bool {
         let is_on = match request {
             Request::SetMode { mode, .. } => mode == VolumeMode::WriteBack.name(),
@@ -110,13 +111,13 @@ impl<P: Platform> Node<P> {
         is_on && self.devices.config().files.main().is_some()
     }
 
-    /// Whether a volume is write-back while it is on.
+    /// True if a volume is write-back while it is on.
     fn has_log_when_on(&self, volume: &str) -> bool {
         let mode = Name::new(volume).and_then(|volume| self.mode_of(&volume));
         mode == Ok(VolumeMode::WriteBack)
     }
 
-    /// Makes a change, and puts the text that says it into its place; the files as they are then.
+    /// Makes a change, and puts the changed text in its place. Returns the files as they are then.
     async fn make(
         &self,
         request: Request,
@@ -166,7 +167,7 @@ impl<P: Platform> Node<P> {
         self.platform.draft(running, request, roles).await
     }
 
-    /// Has a change made in its turn; what it has come to.
+    /// Makes a change in its turn. Returns its result.
     pub(super) async fn in_turn(self: &Rc<Self>, request: Request, lasts: bool) -> Reply {
         match self.accept(request, lasts) {
             Ok(name) => self.queue.outcome(&name).await,
@@ -174,10 +175,10 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Reads the configuration and runs it, once no other change is going on.
+    /// Reloads the configuration, once no other change is running.
     pub async fn reload_in_turn(self: &Rc<Self>) -> Result<(), Refusal> {
         match self.in_turn(Request::Reload, false).await {
-            // Nobody waits for it any more.
+            // No client waits for the reload any more.
             Reply::Error(_) if self.stopped.get() => Ok(()),
             Reply::Error(refusal) => Err(refusal),
             _ => Ok(()),

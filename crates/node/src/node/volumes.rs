@@ -1,4 +1,4 @@
-//! Volumes while a node runs: serving and removing them, and what is done with one.
+//! Volumes of a running node: serving, changing and removing them.
 
 use super::again::OPEN_MAX;
 use super::refusal::{Refusal, refusal};
@@ -70,7 +70,7 @@ impl<P: Platform> Node<P> {
         lease.settle(served).await
     }
 
-    /// Serves `volume` from its origin, which is open.
+    /// Serves `volume` from its open origin.
     async fn serve_volume(
         &self,
         volume: &config::Volume,
@@ -100,7 +100,7 @@ impl<P: Platform> Node<P> {
             mode: volume.in_force().cached(),
         };
         let size = config.sectors.unwrap_or(below.sectors);
-        // What others left in its volatile cache, it may lose without a word to us.
+        // The device may lose writes of others in its volatile cache without notice.
         opened.leaf.flush().await.map_err(refusal)?;
         let mut found = match volume.in_force() {
             VolumeMode::Cached(_) => None,
@@ -119,7 +119,7 @@ impl<P: Platform> Node<P> {
         let guarded = guarded.map_err(refusal)?;
         let below = BoxDevice::new(guarded.device());
         let cached = pool.cache.add_volume(config, below).map_err(refusal)?;
-        // If it is refused for what is owed, the next start is to find the same.
+        // After a refusal for dirty data, the next start must find the same record.
         pool.cache.set_origin_record(name.as_str(), &record);
         let log = match found {
             None => None,
@@ -173,7 +173,7 @@ impl<P: Platform> Node<P> {
         Ok(())
     }
 
-    /// How `config` has a volume offered.
+    /// The offer of a volume by the frontends that `config` names.
     fn about(&self, name: &Name, config: &Config) -> About {
         About {
             doors: config.doors(name.as_str()),
@@ -182,7 +182,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Does `change`, one of the doors of the volume `name`, if that is served.
+    /// Applies `change` to the frontends of the volume `name`, if it is served.
     pub(super) async fn change_doors(&self, name: &Name, change: &Change) -> Result<(), Refusal> {
         let Some(served) = self.volumes.borrow().get(name).cloned() else {
             return Ok(());
@@ -197,7 +197,7 @@ impl<P: Platform> Node<P> {
             block: served.about.block,
             ..self.about(name, config)
         });
-        // What goes is gone before anything comes, so that no two doors are open that may not be.
+        // Frontends close before others open, so that no two are open that must not be.
         let common = About {
             doors: was.doors.common(&is.doors),
             ..was.clone()
@@ -208,7 +208,7 @@ impl<P: Platform> Node<P> {
         }
         if let Err(error) = done {
             let why = refusal(error);
-            // What could not be closed cannot be now.
+            // A frontend that could not be closed cannot be closed now.
             let _ = self.turn(name, &served, &common).await;
             let back = self.turn(name, &served, &was).await;
             return Err(match back {
@@ -219,7 +219,7 @@ impl<P: Platform> Node<P> {
         Ok(())
     }
 
-    /// Has each frontend offer a volume as `about` says.
+    /// Makes each frontend offer a volume as in `about`.
     async fn turn(&self, name: &Name, served: &Served<P>, about: &About) -> IoResult {
         let grace = self.grace.get();
         for frontend in &self.frontends {
@@ -229,7 +229,7 @@ impl<P: Platform> Node<P> {
         Ok(())
     }
 
-    /// Offers what is behind `gate` by every frontend, or by none.
+    /// Offers the volume behind `gate` by every frontend, or by none.
     async fn offer(
         &self,
         name: &Name,
@@ -260,7 +260,7 @@ impl<P: Platform> Node<P> {
         let served = self.volumes.borrow().get(name).cloned();
         let served = served.ok_or_else(none)?;
         self.detach(name).await?;
-        // What is held back for a snapshot goes on: it is to end.
+        // Writes held back for a snapshot go on, so that the volume can end.
         let _ = served.volume.cached().resume();
         served.volume.go_on();
         let ended = self.take_down(name).await?;
@@ -272,11 +272,11 @@ impl<P: Platform> Node<P> {
         })
     }
 
-    /// Serves a volume without a log no longer, and releases its origin: how that has ended.
+    /// Stops serving a volume without a log, and releases its origin. Returns the result of the
+    /// last writes.
     async fn take_down(&self, name: &Name) -> Result<IoResult, Refusal> {
         let (_, served) = self.served(name.as_str())?;
-        // Clients' writes that were acknowledged are made durable before the
-        // device is released.
+        // Acknowledged writes of clients are made durable before the device is released.
         self.withdraw(name, self.frontends.len())
             .await
             .map_err(refusal)?;
@@ -287,8 +287,8 @@ impl<P: Platform> Node<P> {
         Ok(flushed.and(closed))
     }
 
-    /// Serves a volume with all that its origin has by now. Clients connect again, as after a
-    /// restart; what the pool holds of it stays, if the origin is still known by what it holds.
+    /// Serves a volume with the present size of its origin. Clients connect again, as after a
+    /// restart. Its lines stay in the pool, if the origin's content still proves its identity.
     pub(super) async fn grow(&self, name: &str) -> Result<(), Refusal> {
         let (name, served) = self.served(name)?;
         let config = self.devices.config();
@@ -299,7 +299,7 @@ impl<P: Platform> Node<P> {
             return Err(format!("volume {name} {why}"));
         }
         let now = self.grown(&name, &served).await?;
-        // One that cannot be flushed keeps its clients.
+        // A volume that cannot be flushed keeps its clients.
         served.volume.flush().await.map_err(refusal)?;
         let ended = self.take_down(&name).await?;
         if ended.is_ok() {
@@ -315,7 +315,7 @@ impl<P: Platform> Node<P> {
         ended.map_err(|error| format!("volume {name} is served, but may have lost writes: {error}"))
     }
 
-    /// How large the origin of a volume has become; `Err` if it has not grown.
+    /// The present size of a volume's origin; `Err` if it has not grown.
     async fn grown(&self, name: &Name, served: &Served<P>) -> Result<Sectors, Refusal> {
         let before = served.volume.geometry().sectors.bytes();
         let (place, is_file, of_export) = {
@@ -344,8 +344,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Keeps what the pool holds of a volume that has ended in order, and is served next with
-    /// `sectors`.
+    /// Keeps the lines of a volume that has ended in order, and is served next with `sectors`.
     async fn keep_lines(&self, name: &Name, served: &Served<P>, sectors: Sectors) {
         let Ok(pool) = self.pool(served.pool.as_str()) else {
             return;
@@ -359,7 +358,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Changes what a volume does with its pool. One with a log gives that up.
+    /// Changes the mode of a volume; a log is given up first.
     pub(super) async fn set_mode(&self, volume: &Name, mode: Mode) -> Result<(), Refusal> {
         let served = self.volume(volume.as_str())?;
         if served.cached().is_quiesced() && served.log().is_some() {
@@ -377,7 +376,7 @@ impl<P: Platform> Node<P> {
         Ok((name, served))
     }
 
-    /// Brings the origin of a volume to a standstill.
+    /// Quiesces a volume: holds back its changes and makes its origin durable.
     pub(super) async fn quiesce(&self, name: &str) -> Result<(), Refusal> {
         let (name, served) = self.served(name)?;
         if served.volume.cached().is_quiesced() {
@@ -391,7 +390,7 @@ impl<P: Platform> Node<P> {
         quiesced
     }
 
-    /// Has it go on.
+    /// Resumes a quiesced volume.
     pub(super) async fn resume(&self, name: &str) -> Result<(), Refusal> {
         let volume = self.volume(name)?;
         let resumed = volume.cached().resume().map_err(refusal);
@@ -399,7 +398,7 @@ impl<P: Platform> Node<P> {
         resumed
     }
 
-    /// Forgets what is cached of a volume, and identifies its origin again.
+    /// Drops all cached lines of a volume, and makes a new record of its origin.
     pub(super) async fn invalidate(&self, name: &str) -> Result<(), Refusal> {
         let (_, served) = self.served(name)?;
         let volume = &served.volume;
@@ -418,7 +417,7 @@ impl<P: Platform> Node<P> {
     }
 }
 
-/// Why a volume cannot be served again with what its origin has by now.
+/// The reason why a volume cannot grow, if there is one.
 fn stays_as_it_is<P: Platform>(
     served: &Served<P>,
     volume: &config::Volume,
@@ -442,7 +441,7 @@ fn stays_as_it_is<P: Platform>(
     is_array.then_some("is on an array, which keeps its size")
 }
 
-/// Why the origin of a volume cannot be opened. Only an origin can be served without being written.
+/// The message for an origin that cannot be opened. Only an origin can be served without writes.
 fn cannot_open(error: IoError, volume: &config::Volume, origin: &Source) -> Refusal {
     let refused = matches!(error.kind(), Kind::ReadOnly | Kind::Denied);
     let may_be_read = volume.in_force() != VolumeMode::WriteBack && !origin.is_read_only();

@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 /// A volume that waits.
 pub struct Waiting {
     pub(super) volume: config::Volume,
-    /// Why it could not be served the last time; empty before the first.
+    /// Reason of the last failed attempt; empty before the first.
     pub why: String,
     pub(super) next: Nanos,
     pub(super) pause: Nanos,
-    /// An attempt is under way.
+    /// True while an attempt is running.
     pub(super) trying: bool,
-    /// What attempts have reported.
+    /// Lines that attempts have reported.
     pub(super) said: BTreeSet<String>,
 }

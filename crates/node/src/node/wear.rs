@@ -1,6 +1,6 @@
-//! How worn devices say that they are, asked now and then.
+//! The wear that devices report, read at intervals.
 //!
-//! Invariant: a device that does not answer keeps nobody waiting but the next question.
+//! Invariant: an unresponsive device delays nothing but the next reading of wear.
 
 use super::Node;
 use crate::platform::Platform;
@@ -8,13 +8,13 @@ use block::{Deadline, Nanos};
 use control::config::Name;
 use std::rc::Rc;
 
-/// What a device says holds for so long.
+/// Longest age of a device's wear before it is read again.
 const WEAR_AGE_MAX: Nanos = Nanos::from_secs(600);
-/// How long it is given for an answer.
+/// Time limit of reading one device's wear.
 const ANSWER_MAX: Nanos = Nanos::from_secs(10);
 
 impl<P: Platform> Node<P> {
-    /// Asks the devices that have not said for a while, unless that goes on.
+    /// Reads the wear of the devices that are due, unless a reading is running.
     pub(super) fn look_at_wear(node: &Rc<Self>) {
         let now = node.env().timer.now();
         let is_due = |asked: Option<Nanos>| asked.is_none_or(|at| now.since(at) >= WEAR_AGE_MAX);
@@ -37,7 +37,7 @@ impl<P: Platform> Node<P> {
                 }
                 let deadline = Deadline::new(&node.env().timer, ANSWER_MAX);
                 let wear = deadline.bound(node.platform.wear(&place)).await;
-                // It may have been closed meanwhile.
+                // The device may have been closed meanwhile.
                 if let Some(opened) = node.devices.open.borrow().get(&name)
                     && opened.place == place
                 {

@@ -1,9 +1,9 @@
-//! Volumes with a log: from its devices to serving by it, and giving it up.
+//! Volumes with a log: opening its devices, serving by it, and giving it up.
 //!
 //! Invariants:
-//!     a volume that owes something is served by its log, or not at all
-//!     its origin is what it was, but for what is owed, or it is not served
-//!     a log is given up ⟹ nothing is owed, durably
+//!     a volume with dirty data is served by its log, or not at all
+//!     its origin is unchanged, but for writes of dirty data, or it is not served
+//!     a log is given up ⟹ nothing is dirty, durably
 //!
 //! Not here: the engine (`writelog`).
 
@@ -27,19 +27,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use writelog::{Candidate, Ledger, Witness};
 
-/// For how long clients may wait for what is owed at last.
+/// Longest time that clients may wait for the last dirty data.
 const LAST: Nanos = Nanos::from_millis(500);
 
-/// The devices of a log, as far as they can be used; of one that cannot, why.
+/// The devices of a log; for an unusable one, the reason.
 pub(super) type LogDevices<P> = Vec<(Name, Result<Lease<P>, String>)>;
 
-/// A device of a log and what it fails with, or why it cannot be used.
+/// A device of a log and its failure domain, or the reason why it cannot be used.
 pub(super) struct LogDevice<D: Driver> {
     pub(super) name: Name,
     pub(super) device: Result<(Leaf<D>, Arc<str>), String>,
 }
 
-/// What can be looked at.
+/// The open devices in a form that can be read.
 pub(super) fn looked_at<P: Platform>(devices: &LogDevices<P>) -> Vec<LogDevice<P::Driver>> {
     let device = |lease: &Lease<P>| (lease.leaf.clone(), lease.controller.clone());
     let devices = devices.iter().map(|(name, lease)| LogDevice {
@@ -50,8 +50,8 @@ pub(super) fn looked_at<P: Platform>(devices: &LogDevices<P>) -> Vec<LogDevice<P
 }
 
 impl<P: Platform> Node<P> {
-    /// Opens the devices of the log of `volume`, and then its journal; none if it has no log. Those
-    /// that are `new` are not in the configuration yet.
+    /// Opens the devices of the log of `volume`, and then its journal; none if there is no log. The
+    /// devices `new` are not in the configuration yet.
     pub(super) async fn log_devices(
         &self,
         volume: &config::Volume,
@@ -87,7 +87,7 @@ impl<P: Platform> Node<P> {
         Ok(devices)
     }
 
-    /// What is known to read as zeroes of a device of the configuration, which is open.
+    /// Extents of an open device of the configuration that are known to read as zeroes.
     async fn holes(&self, name: &Name) -> Vec<Extent> {
         let config = self.devices.config();
         let device = config.devices.iter().find(|d| d.name.value == *name);
@@ -97,7 +97,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// A device as one that is to have a copy of a log, or its journal.
+    /// A device as a candidate for a copy of a log, or for its journal.
     async fn candidate(
         &self,
         device: &LogDevice<P::Driver>,
@@ -113,7 +113,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// The content of the devices of its log.
+    /// Reads the content of the devices of a volume's log.
     pub(super) async fn find_log(
         &self,
         volume: &config::Volume,
@@ -175,7 +175,7 @@ impl<P: Platform> Node<P> {
         })
     }
 
-    /// The file beside the log of a volume.
+    /// Opens the file beside the log of a volume.
     pub(super) async fn log_witness(&self, name: &Name) -> Result<WitnessFile, Refusal> {
         let opened = witness::open(&self.platform, Beside::Log(name.clone())).await;
         let (device, claim) = opened.map_err(refusal)?;
@@ -185,8 +185,8 @@ impl<P: Platform> Node<P> {
         })
     }
 
-    /// What was found becomes the log in front of `cached`, which gets nothing of it before the
-    /// log begins; `record` is what the pool had of the origin, unless the log has more.
+    /// Opens the log that was found, in front of `cached`; no data goes there before the log
+    /// begins. `record` is the pool's record of the origin, used unless the log has one.
     pub(super) async fn open_log(
         &self,
         volume: &config::Volume,
@@ -216,14 +216,15 @@ impl<P: Platform> Node<P> {
         Ok(log)
     }
 
-    /// Why the origin is not what it was, but for what it is owed: a cut may have torn that.
+    /// Returns the reason if the origin has changed. Places of dirty data do not count: a loss of
+    /// power may have torn them.
     async fn is_changed(
         &self,
         log: &Log<P::Driver>,
         origin: &Opened<P>,
         record: &[u8],
     ) -> Option<Reason> {
-        // Nothing would be overwritten; what the origin was to answer by itself may be torn.
+        // Nothing would be overwritten; the last writes to the origin alone may be torn.
         if log.engine().is_drained() {
             return None;
         }
@@ -231,7 +232,7 @@ impl<P: Platform> Node<P> {
         changed(origin, &self.env().pool, record, owes).await
     }
 
-    /// Brings a volume to rest, with nothing owed, if it has a log.
+    /// Brings a volume to rest, with nothing dirty, if it has a log.
     pub(super) async fn rest(
         &self,
         name: &Name,
@@ -252,7 +253,7 @@ impl<P: Platform> Node<P> {
         };
         let timer = self.env().timer;
         let work = async {
-            // Most of it while clients are served.
+            // Most of the data is written back while clients are served.
             log.engine().drain_to(LAST).await?;
             let held = served.volume.hold().await;
             log.rest().await.map(|resting| AtRest::new(held, resting))
@@ -267,8 +268,8 @@ impl<P: Platform> Node<P> {
         Err(as_it_was(name, &why))
     }
 
-    /// Returns once next to nothing is owed, though clients are served. It may take as long
-    /// as it likes while the origin takes something.
+    /// Writes back nearly all dirty data while clients are served. There is no time limit while the
+    /// origin makes progress.
     async fn empty(
         &self,
         name: &Name,
@@ -305,7 +306,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Gives up the log of a volume, once nothing is owed. It goes on without.
+    /// Gives up the log of a volume, once nothing is dirty. The volume goes on without a log.
     pub(super) async fn detach(&self, name: &Name) -> Result<(), Refusal> {
         let served = self.volumes.borrow().get(name).cloned();
         let Some((served, log)) = served.and_then(|s| s.volume.log().map(|l| (s, l))) else {
@@ -331,15 +332,15 @@ impl<P: Platform> Node<P> {
         all.borrow_mut().remove(name);
         drop(at_rest);
         for device in log.devices() {
-            // It may have been absent.
+            // The device may have been absent.
             let _ = self.devices.close(device).await;
         }
         Ok(())
     }
 
-    /// Ends the log of a volume that nobody uses any more: empty if the origin takes what it is
-    /// owed in time, else to be gone on with. Whether the origin has everything that was
-    /// acknowledged, though it may not be durable.
+    /// Ends the log of a volume without users: empty if the origin takes all dirty data in time,
+    /// else to be continued by the next start. Returns true if the origin has every acknowledged
+    /// write, though perhaps not durably.
     pub(super) async fn end_log(&self, name: &Name, served: &Served<P>) -> bool {
         let Some(log) = served.volume.log() else {
             return true;
@@ -354,7 +355,7 @@ impl<P: Platform> Node<P> {
                 served.volume.cached().close().await;
             }
         };
-        // What the origin has not ended is in the log.
+        // Writes that the origin has not ended are in the log.
         let _ = timer.timeout(self.grace.get(), close).await;
         let owed = Bytes(log.engine().status().dirty_bytes);
         if !rested && owed.0 > 0 {
@@ -365,7 +366,7 @@ impl<P: Platform> Node<P> {
     }
 }
 
-/// What follows if records of the log of `volume` are damaged or missing on all that is here.
+/// The message if records of the log of `volume` are damaged or missing on all present devices.
 fn damaged<C>(
     volume: &config::Volume,
     found: &writelog::Opened<C>,
@@ -399,13 +400,13 @@ pub(super) fn as_it_was(name: &Name, why: &str) -> Refusal {
     format!("volume {name}: unchanged, {why}. Try again.")
 }
 
-/// Whether the origin has taken something between `before` and `now`, and does.
+/// True if the origin has taken data between `before` and `now`, and works.
 fn is_progress(before: &writelog::Status, now: &writelog::Status) -> bool {
     let takes = now.carried_bytes > before.carried_bytes && now.trouble.is_none();
     takes || now.dirty_bytes < before.dirty_bytes
 }
 
-/// What is in the way of a log that does not get empty.
+/// The obstacle of a log that does not become empty.
 fn still_owed<P: Platform>(served: &Served<P>, log: &Log<P::Driver>) -> String {
     let status = log.engine().status();
     let trouble = status
@@ -415,8 +416,8 @@ fn still_owed<P: Platform>(served: &Served<P>, log: &Log<P::Driver>) -> String {
     format!("{owed} are still to go to {}: {trouble}", served.origin)
 }
 
-/// Why an origin is not proved to be what it was by `record`, but for what a log may have left
-/// half written there.
+/// Returns the reason if `record` does not prove the origin, apart from places that a log may have
+/// left half written.
 pub(crate) async fn changed<P: Platform>(
     origin: &Opened<P>,
     memory: &block::Pool,
@@ -425,7 +426,7 @@ pub(crate) async fn changed<P: Platform>(
 ) -> Option<Reason> {
     let identity = &origin.identity;
     let Ok(record) = Record::decode(record) else {
-        // The identity that the log has is all there is to compare.
+        // Without a record, only the identity can be compared.
         return (!identity.proves()).then_some(Reason::Unproved);
     };
     let now = again(&origin.leaf, memory, identity.clone(), &record).await;
@@ -435,7 +436,7 @@ pub(crate) async fn changed<P: Platform>(
     }
 }
 
-/// Gives up devices of a log.
+/// Releases devices of a log.
 pub(super) async fn release<P: Platform>(devices: LogDevices<P>) {
     for (_, device) in devices {
         if let Ok(lease) = device {

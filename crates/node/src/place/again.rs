@@ -1,11 +1,11 @@
-//! Opening the place of a device, and opening a file or block device again in its place: an error
-//! of the past, or an unplugged device, does not keep it from its user for ever.
+//! Opens the place of a device, and reopens a file or block device for its user. So a past error,
+//! or an unplugged device, need not keep the device from its user for ever.
 //!
 //! Invariants:
-//!     it is open again ⟹ it is what it was, and all that was asked of it before has ended
-//!     its user has had writes acknowledged that no flush covered ⟹ the next flush fails
+//!     the device is reopened ⟹ it is the same device, and all earlier requests have ended
+//!     its user has writes acknowledged that no flush covered ⟹ the next flush fails
 //!
-//! Not here: when it is worth a try.
+//! Not here: the times of attempts.
 
 use super::nbd;
 use super::raw::{Bare, Raw, Role, claimed};
@@ -16,7 +16,7 @@ use filter::Swappable;
 use origin::Identity;
 use std::cell::RefCell;
 
-/// A place that its user keeps while it is opened again.
+/// A place that stays with its user while it is reopened.
 pub(crate) struct Reopenable<P: Platform> {
     below: Swappable<BoxDevice>,
     hold: RefCell<Option<P::Hold>>,
@@ -25,7 +25,7 @@ pub(crate) struct Reopenable<P: Platform> {
     role: Role,
 }
 
-/// What is asked for waits until this is dropped.
+/// Holds back requests until dropped.
 struct Paused<'a>(&'a Swappable<BoxDevice>);
 
 impl Drop for Paused<'_> {
@@ -42,7 +42,7 @@ fn boxed<P: Platform>(device: Bare<P>) -> BoxDevice {
 }
 
 impl<P: Platform> Reopenable<P> {
-    /// What was opened at `place` for `device`.
+    /// Takes the device `opened` at `place` for `device`.
     pub(super) async fn new(
         platform: &P,
         device: &config::Device,

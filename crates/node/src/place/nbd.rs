@@ -1,8 +1,8 @@
 //! `nbd`: an export of an NBD server.
 //!
-//! Invariant: after each loss of the connection the export is compared with what it held, before
-//! anything else is asked of it. Another is as good as none, until the right one is back or it
-//! is opened as what it is.
+//! Invariant: after each loss of the connection, the export is compared with its former content
+//! before any other request. A different export counts as none, until the right one is back or the
+//! different one is opened as itself.
 
 use super::raw::{Bare, Raw, Role, claimed};
 use crate::platform::Platform;
@@ -18,13 +18,13 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 
-/// How long a pool waits for a lost server: the origin has the data too.
+/// Time that a pool waits for a lost server: the origin has the data too.
 const POOL_TIMEOUT: Nanos = Nanos::from_secs(2);
 
-/// How long an origin may take to be looked at when it is opened.
+/// Time limit of reading an origin's record when it is opened.
 const ORIGIN_LOOK_MAX: Nanos = Nanos::from_secs(30);
 
-/// The longest pause before a lost member's server is sought again.
+/// Longest pause before the next attempt to reach a lost member's server.
 const MEMBER_RETRY_PAUSE_MAX: Nanos = Nanos::from_millis(500);
 
 /// Opens the export at `uri` for `device`.
@@ -52,10 +52,10 @@ pub(super) async fn open<P: Platform>(
     })
 }
 
-/// What recognises an export, once it has been looked at.
+/// The recogniser of an export, once its record is made.
 type Known = Rc<RefCell<Option<Recogniser<Client>>>>;
 
-/// Has a server that was lost and is back compared with what the export held.
+/// Compares the export of a server that was lost and is back with its former content.
 fn recognise(known: &Known) -> Recognise {
     let known = known.clone();
     Rc::new(move |now: BoxDevice| {
@@ -63,7 +63,7 @@ fn recognise(known: &Known) -> Recognise {
         Box::pin(async move {
             let doubt = match known {
                 Some(known) => known.doubt(&now).await?,
-                // It was lost while it was opened.
+                // The connection was lost while the export was opened.
                 None => None,
             };
             Ok(doubt.map(|reason| reason.to_string()))
@@ -71,8 +71,8 @@ fn recognise(known: &Known) -> Recognise {
     })
 }
 
-/// The export of `client`, which is `known` from now on by what arrays write to their members,
-/// by the superblocks of file systems, and by samples.
+/// The export of `client`, which is `known` from now on by the metadata of arrays, the superblocks
+/// of file systems, and samples.
 async fn watched<P: Platform>(
     platform: &P,
     client: Client,
@@ -96,8 +96,7 @@ async fn watched<P: Platform>(
     Ok(BoxDevice::new(device))
 }
 
-/// Where an array writes to its members what they are: its superblocks, and each sector of its
-/// map.
+/// The metadata of an array on its members: the superblocks, and each sector of the map.
 fn metadata() -> Vec<Extent> {
     let superblocks = SUPERBLOCKS.map(|at| Extent::new(Lba(at.0), Sectors(BLOCK_SECTORS)));
     let map = (0..BLOCK_SECTORS).map(|n| Extent::new(Lba(BITMAP.0 + n), Sectors(1)));
@@ -122,13 +121,13 @@ async fn connect<P: Platform>(
         Role::Pool | Role::Log => {
             options.give_up_after = POOL_TIMEOUT;
             options.reply_timeout = POOL_TIMEOUT;
-            // Marks that are undone would have stale lines trusted.
+            // Repeated writes could undo later marks, and stale lines would then be trusted.
             options.repeat_durable_writes = false;
         }
         Role::Member(detection) => {
             options.give_up_after = Nanos(detection.0 / 2);
             options.connect_timeout = Nanos(detection.0 / 2);
-            // It may take twice this to see that there is no reply.
+            // The client may take twice this time to notice a missing reply.
             options.reply_timeout = Nanos(detection.0 / 5 * 2);
             options.retry_pause_max = MEMBER_RETRY_PAUSE_MAX;
         }

@@ -1,43 +1,43 @@
-//! What opening a place gives.
+//! The result of opening a place.
 
 use crate::platform::Platform;
 use ::nbd::client::Standing;
 use block::{BoxDevice, IoError, IoResult, Kind, Nanos, Timer};
 use shard::Disk;
 
-/// What is at a place.
+/// The device at a place.
 pub(super) struct Raw<P: Platform> {
     pub(super) device: Bare<P>,
-    /// What keeps other users away, where there may be any.
+    /// Keeps other users away, if there may be any.
     pub(super) hold: Option<P::Hold>,
-    /// The file or URI.
+    /// File or URI of the device.
     pub(super) place: String,
     pub(super) is_file: bool,
-    /// Of an export.
+    /// Connection of an export.
     pub(super) standing: Option<Standing>,
 }
 
-/// Disks are a case of their own, so that a hit is a direct call.
+/// Disks have a variant of their own, so that a hit is a direct call.
 pub(super) enum Bare<P: Platform> {
     Disk(Disk<P::Driver>),
     Other(BoxDevice),
 }
 
-/// What a device is used for.
+/// Use of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// A volume's own data.
+    /// The data of a volume.
     Origin,
     /// The cache of volumes.
     Pool,
     /// A copy of a volume's log.
     Log,
-    /// Of an array that takes it for lost after so long.
+    /// A member of an array that counts the member as lost after this time without a reply.
     Member(Nanos),
 }
 
 impl Role {
-    /// One word.
+    /// The role in one word.
     pub fn name(self) -> &'static str {
         match self {
             Role::Origin => "origin",
@@ -48,21 +48,21 @@ impl Role {
     }
 }
 
-/// How often a claim is tried, and how long after each time: ten seconds in all. Who has
-/// a place releases it a moment after its end.
+/// Number of attempts at a claim, [`CLAIM_PAUSE`] apart: ten seconds in all. A process that ends
+/// releases its places a moment later.
 pub const CLAIM_ATTEMPTS: u32 = 200;
 
 /// See [`CLAIM_ATTEMPTS`].
 pub const CLAIM_PAUSE: Nanos = Nanos::from_millis(50);
 
-/// What `claim` comes to, which is tried again while another is `Busy` with it.
+/// Tries `claim` again while the place is `Busy`. Returns the last result.
 pub async fn claimed<T>(timer: &Timer, claim: impl AsyncFnMut() -> IoResult<T>) -> IoResult<T> {
     let is_busy = |error: &IoError| error.kind() == Kind::Busy;
     retried(timer, CLAIM_ATTEMPTS, is_busy, claim).await
 }
 
-/// What `work` comes to in so many attempts, [`CLAIM_PAUSE`] apart, the next one only after
-/// an error that `passes`.
+/// Tries `work` up to `attempts` times, [`CLAIM_PAUSE`] apart, again only after an error that
+/// `passes`. Returns the last result.
 pub async fn retried<T>(
     timer: &Timer,
     attempts: u32,

@@ -1,8 +1,8 @@
-//! A log that is opened without a node: to look at it, to read the volume by it, and to carry
-//! out what it has.
+//! A log that is opened without a node: to inspect it, to read the volume through it, and to write
+//! its dirty data back.
 //!
-//! The engine is that of the node, and so is who chooses what is trusted. A log that is looked at
-//! is not begun, so that nothing is written.
+//! The engine is the node's, and so is the choice of trusted copies. An inspected log is not begun,
+//! so that nothing is written.
 
 use super::found::{Found, Leased, Lost, missing, said};
 use crate::arrays::{Devices, Source};
@@ -24,21 +24,21 @@ use std::pin::pin;
 use std::rc::Rc;
 use writelog::{Candidate, Ledger, Witness, WriteBack};
 
-/// For how long an origin may fail, though it is tried again, before it is given up.
+/// Longest time that a retried origin may fail.
 const TROUBLE_MAX: Nanos = Nanos::from_secs(10);
-/// How often that is looked at.
+/// Interval of looks for a failing origin.
 const LOOK: Nanos = Nanos::from_millis(500);
-/// What is copied at once.
+/// Length of each copy.
 const COPY: Sectors = Sectors(2048);
 
 /// A log as it was found, and an engine that changes nothing.
 pub(super) struct Look<D: Driver> {
     pub(super) engine: WriteBack<Copy<D>>,
-    /// Why a node refuses it.
+    /// Reasons of a node to refuse the log.
     pub(super) doubts: Vec<String>,
 }
 
-/// What could be the devices of the log, and its journal.
+/// Candidates for the devices of the log and for its journal.
 type Candidates<D> = ([Candidate<Copy<D>>; 2], Option<Candidate<Copy<D>>>);
 
 fn candidates<P: Platform>(found: &Found<'_, P>) -> Candidates<P::Driver> {
@@ -58,7 +58,7 @@ fn candidates<P: Platform>(found: &Found<'_, P>) -> Candidates<P::Driver> {
     (copies, journal.map(candidate))
 }
 
-/// Opens the log, which is not begun.
+/// Opens the log without beginning it.
 pub(super) async fn look<P: Platform>(
     found: &Found<'_, P>,
     remembered: Option<&LogSuperblock>,
@@ -86,8 +86,8 @@ pub(super) async fn look<P: Platform>(
     Ok(Look { engine, doubts })
 }
 
-/// Why the origin is not what the log knows by its `record`, or the volume's pool, as far as that is
-/// here.
+/// Returns the reason if the origin differs from the log's `record`, or from the record of the
+/// volume's pool, if present.
 async fn is_changed<P: Platform>(
     found: &Found<'_, P>,
     engine: &WriteBack<Copy<P::Driver>>,
@@ -105,12 +105,12 @@ async fn is_changed<P: Platform>(
     changed(found.origin, &env.pool, &record, owes).await
 }
 
-/// What the volume's pool knows of the origin.
+/// The newest record of the origin in the volume's pool.
 async fn pool_record<P: Platform>(found: &Found<'_, P>, env: &Env) -> Option<Vec<u8>> {
     let name = found.volume.name.as_str();
     let mut newest = None;
     for source in sources(found.devices, found.volume) {
-        // An array would be changed by its start.
+        // Starting an array would change it.
         let Source::Device(_) = source else { continue };
         let Ok(lease) = found.devices.open(&source, Role::Pool).await else {
             continue;
@@ -131,8 +131,8 @@ fn sources<P: Platform>(devices: &Rc<Devices<P>>, volume: &config::Volume) -> Ve
     names.filter_map(|name| devices.find(name)).collect()
 }
 
-/// The pool of `volume` holds nothing of it any more, durably: its origin is about to be written
-/// without the pool.
+/// Drops all lines of `volume` in its pool, durably: the origin is about to be written without the
+/// pool.
 pub(super) async fn forget<P: Platform>(
     devices: &Rc<Devices<P>>,
     volume: &config::Volume,
@@ -186,7 +186,7 @@ pub(super) async fn keep<P: Platform>(
         log.engine().end().await.map_err(said)?;
         return Ok((owed, Some(Lost::new(records, &lost))));
     }
-    // The origin is about to be written without being watched.
+    // The origin is about to be written without a guard, so its record no longer holds.
     log.engine().watcher().watch(Vec::new()).await;
     log.begin().await.map_err(said)?;
     let carried = {
@@ -205,7 +205,7 @@ pub(super) async fn keep<P: Platform>(
     carried.map(|_| (owed, None))
 }
 
-/// Returns once something has been in the way of the cleaner for long.
+/// Returns the error once write-back has failed for [`TROUBLE_MAX`].
 async fn trouble<D: Driver>(log: &Log<D>, env: &Env) -> IoError {
     let mut since = None;
     loop {
@@ -219,7 +219,7 @@ async fn trouble<D: Driver>(log: &Log<D>, env: &Env) -> IoError {
     }
 }
 
-/// Writes to `to` what the origin has, and what the log has.
+/// Writes the origin's data to `to`, and the log's data over it.
 pub(super) async fn keep_to<P: Platform>(
     found: &Found<'_, P>,
     look: &Look<P::Driver>,
@@ -235,7 +235,8 @@ pub(super) async fn keep_to<P: Platform>(
     Ok((owed, records.map(|records| Lost::new(records, &lost))))
 }
 
-/// Copies all of `from` to `to`, durably. Zeroes are left out where `to` is known to have them.
+/// Copies all of `from` to `to`, durably. With `zeroes`, `to` reads as zeroes, so zeroes are
+/// skipped.
 pub(super) async fn copy<D: Driver>(
     from: &impl Device,
     to: &Leaf<D>,

@@ -1,5 +1,4 @@
-//! A log's devices and its origin, as far as they could be opened, and the records that no device
-//! has.
+//! The opened devices of a log and its origin, and the records that no device has.
 
 use crate::arrays::{Devices, Lease};
 use crate::platform::Platform;
@@ -10,18 +9,18 @@ use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// A device, or why it cannot be used.
+/// A device, or the reason why it cannot be used.
 pub(super) type Leased<P> = (Name, Result<Lease<P>, IoError>);
 
-/// What was opened.
+/// The opened devices of a volume to recover.
 pub(super) struct Found<'a, P: Platform> {
     pub(super) platform: &'a P,
     pub(super) devices: &'a Rc<Devices<P>>,
     pub(super) volume: &'a config::Volume,
     pub(super) origin: &'a Lease<P>,
-    /// Of the volume.
+    /// Size of the volume.
     pub(super) size: Sectors,
-    /// Two.
+    /// Both devices of the log.
     pub(super) logs: &'a [Leased<P>],
     pub(super) journal: Option<&'a Leased<P>>,
 }
@@ -30,13 +29,13 @@ pub(super) fn said(error: IoError) -> String {
     error.to_string()
 }
 
-/// Records that were lost, and what is known of the blocks that they had.
+/// Lost records, and the blocks known to have been in them.
 pub(super) struct Lost {
     records: String,
     blocks: Vec<Range<u64>>,
 }
 
-/// Why a node refuses a log that lacks `records`.
+/// The reason of a node to refuse a log without `records`.
 pub(super) fn missing(records: &str) -> String {
     format!("no device that is here has record {records} of the log, which was there")
 }

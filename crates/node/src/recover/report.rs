@@ -1,4 +1,4 @@
-//! What is reported of a log and its recovery.
+//! Reports of a log and its recovery.
 
 use super::{CopyState, JournalState, Outcome, Recovery};
 use block::Nanos;
@@ -71,7 +71,7 @@ impl Recovery {
         }
     }
 
-    /// What is left, and what can be done.
+    /// Writes the state of the log, and the possible actions.
     fn left(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (volume, origin) = (&self.volume, &self.origin);
         match &self.log {
@@ -110,7 +110,7 @@ impl Recovery {
         }
     }
 
-    /// What the origin alone is.
+    /// Writes the state of the origin alone.
     fn promise(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let origin = &self.origin;
         let journal = self.journal.as_ref().map(|(_, state)| state);

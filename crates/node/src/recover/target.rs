@@ -1,6 +1,6 @@
-//! Where a recovered image is written instead of its origin.
+//! The target of a recovered image, instead of its origin.
 //!
-//! Invariant: what is refused is as it was.
+//! Invariant: a refused target has not changed.
 
 use super::found::said;
 use crate::arrays::Devices;
@@ -13,15 +13,15 @@ use layout::{PROBE_BYTES, foreign};
 use std::path::Path;
 use std::rc::Rc;
 
-/// A file or block device that gets an image.
+/// A file or block device for an image.
 pub struct Target<'a> {
-    /// Where it is.
+    /// Path of the target.
     pub path: &'a Path,
-    /// Makes it with so many bytes, if it does not exist.
+    /// Makes the target with this number of bytes, if it does not exist.
     pub make: Option<&'a dyn Fn(u64) -> Result<(), String>>,
 }
 
-/// Opens it for an image of so many sectors.
+/// Opens the target for an image of `sectors`.
 pub(super) async fn open<P: Platform>(
     devices: &Rc<Devices<P>>,
     target: &Target<'_>,
@@ -56,7 +56,7 @@ pub(super) async fn open<P: Platform>(
     Ok(opened)
 }
 
-/// Refuses a place that the configuration has, or a part of one.
+/// Refuses a device that overlaps a place of the configuration.
 async fn refuse_configured<P: Platform>(
     devices: &Rc<Devices<P>>,
     device: &config::Device,

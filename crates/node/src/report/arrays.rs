@@ -1,4 +1,4 @@
-//! How the arrays of a node are.
+//! The reports of a node's arrays.
 
 use crate::arrays::{Devices, Running};
 use crate::node::Node;
@@ -10,21 +10,21 @@ use raid::{MemberState, Report};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How many events are shown.
+/// Number of events shown.
 const EVENTS_SHOWN: usize = 8;
 
 /// Names of the configuration by the names of open devices.
 type Names = BTreeMap<Arc<str>, String>;
 
 impl<P: Platform> Node<P> {
-    /// Every array that runs, or ought to.
+    /// All arrays that run or should run.
     pub(super) fn arrays(&self, now: Nanos) -> Vec<Array> {
         self.devices.reports(now)
     }
 }
 
 impl<P: Platform> Devices<P> {
-    /// Every array that runs, or could not start when last tried.
+    /// All arrays that run, or failed to start at the last attempt.
     pub fn reports(&self, now: Nanos) -> Vec<Array> {
         let open = self.open.borrow();
         let names = open
@@ -42,7 +42,7 @@ impl<P: Platform> Devices<P> {
     }
 }
 
-/// An array that could not start.
+/// The report of an array that could not start.
 fn inactive_array(config: &config::Array, why: &str) -> Array {
     Array {
         name: config.name.value.to_string(),
@@ -121,7 +121,7 @@ fn array(running: &Running, names: &Names, now: Nanos, time_of_day: u64) -> Arra
     }
 }
 
-/// One word for how it is.
+/// The state of an array in one word.
 fn state(report: &Report, settled: bool) -> &'static str {
     let any = |wanted: fn(MemberState) -> bool| report.members.iter().any(|m| wanted(m.state));
     if report.down.is_some() {

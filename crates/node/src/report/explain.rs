@@ -1,4 +1,4 @@
-//! Says of a volume, and of lines of it, why they are cached or not.
+//! Explains why a volume, and lines of it, are cached or not.
 
 use crate::node::{Node, Pool};
 use crate::platform::Platform;
@@ -12,14 +12,14 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::task::Poll;
 
-/// Lines of a region that are looked up, at the most.
+/// Most lines of a region that are looked up.
 const PROBES: u64 = 64;
-/// Regions looked up before other work gets its turn.
+/// Number of regions looked up before other tasks run.
 const REGIONS_AT_ONCE: usize = 16;
 const BLOCK_BYTES: u64 = 4096;
 const NANOS_PER_S: u64 = 1_000_000_000;
 
-/// What says why something is not cached, or was not served by the pool.
+/// Counters of reasons why data is not cached, or was not served by the pool.
 const REASONS: [Counter; 22] = [
     Counter::ReadsPassed,
     Counter::RejectedSequential,
@@ -45,14 +45,14 @@ const REASONS: [Counter; 22] = [
     Counter::DevicesEjected,
 ];
 
-/// What is known of all volumes of one pool, to name what evicted a line.
+/// Names of a pool's volumes and devices, to name the line that evicted another.
 struct Names {
     volumes: BTreeMap<u32, Name>,
     devices: BTreeMap<u32, Name>,
 }
 
 impl<P: Platform> Node<P> {
-    /// Why `volume` is cached or not, and each line of `range`, in bytes.
+    /// Explains why `volume` is cached or not, with each line of `range`, in bytes.
     pub async fn explain(
         &self,
         volume: &str,
@@ -127,7 +127,7 @@ fn check((start, end): (u64, u64), size: u64, name: &Name) -> Result<(), String>
     Ok(())
 }
 
-/// The volume's regions, and whether residence is estimated.
+/// The volume's regions, and true if their residence is estimated.
 async fn regions<D: Driver>(
     volume: &ServedVolume<D>,
     heat: &Regions,
@@ -267,7 +267,7 @@ fn decision(report: &LineReport) -> String {
     name.to_owned()
 }
 
-/// One line, without a full stop.
+/// The reason of a line's state, in one line without a full stop.
 fn why<D: Driver>(
     volume: &ServedVolume<D>,
     report: &LineReport,

@@ -1,4 +1,4 @@
-//! What the node has observed of a volume, for advice on its pool.
+//! The observations of a volume, for advice on its pool.
 
 use super::of_clients;
 use crate::node::{Node, Pool, Served};
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 const BLOCK_BYTES: u64 = 4096;
 
 impl<P: Platform> Node<P> {
-    /// What was observed of `volume` since it was added.
+    /// Observations of `volume` since it was added.
     pub fn observe(&self, volume: &str) -> Result<Observed, String> {
         let name = Name::new(volume)?;
         let volumes = self.volumes.borrow();
@@ -45,8 +45,7 @@ impl<P: Platform> Node<P> {
         })
     }
 
-    /// What the open devices that `which` names have served since they were
-    /// opened.
+    /// The requests that the open devices selected by `which` have served since they were opened.
     fn service(&self, which: impl Fn(&Name) -> bool) -> Service {
         let now = self.platform.local().env().timer.now();
         let open = self.devices.open.borrow();

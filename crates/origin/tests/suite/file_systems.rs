@@ -59,7 +59,7 @@ impl Device for Image {
     }
 }
 
-/// Nothing here ever waits.
+/// The value of a future that never waits.
 fn now<T>(work: impl Future<Output = T>) -> T {
     match pin!(work).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -109,7 +109,7 @@ fn watches(record: &Record) -> Vec<What> {
         .collect()
 }
 
-/// The image is the same until `change`, which a sentinel shows.
+/// Asserts that the image is the same until `change`, which a sentinel shows.
 #[track_caller]
 fn is_seen(image: &Path, change: impl FnOnce()) {
     let record = record(image);
@@ -160,7 +160,7 @@ fn xfs() {
     is_seen(&path, || {
         tool("xfsprogs", "xfs_admin", &["-L", "other"], &path)
     });
-    // The log alone: another round of it.
+    // The log alone changes: another round begins.
     let log = record(&path);
     let head = log.watched.iter().find(|w| w.what == What::XfsLog).unwrap();
     let head = head.extent.start;
@@ -194,7 +194,7 @@ fn btrfs() {
 #[test]
 fn lvm() {
     let (_dir, path) = image(64);
-    // The tools take only block devices of the system: a loop device, as root.
+    // The tools accept only block devices of the system: a loop device, as root.
     // SAFETY: no pointers are involved.
     let root = std::fs::metadata("/dev/loop-control").is_ok() && unsafe { libc::geteuid() } == 0;
     if !root {
@@ -239,7 +239,7 @@ fn put(small: &Path, large: &Path, at: u64) {
     large.write_all_at(&bytes, at).unwrap();
 }
 
-/// Writes the head of a GPT whose only partition begins at a sector.
+/// Writes the head of a GPT with one partition, at the sector `start`.
 fn table(image: &Path, start: u64) {
     let mut head = [0; 3 * 512];
     head[510..512].copy_from_slice(&[0x55, 0xaa]);

@@ -1,5 +1,5 @@
-//! A guarded origin that loses its power again and again: what hotset itself
-//! wrote is never taken for another's change, and another's change is seen.
+//! A guarded origin that loses its power again and again: writes of hotset are never taken for
+//! changes by others, and changes by others are seen.
 
 use block::{
     Device, Env, Extent, Fua, Geometry, Kind, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId, TargetId,
@@ -19,7 +19,7 @@ fn identity() -> Identity {
     Identity::new("origin")
 }
 
-/// A place for the record that takes a while.
+/// A slow place for the record.
 fn keep(kept: &Kept, env: &Env) -> Keep {
     let (kept, timer) = (kept.clone(), env.timer.clone());
     Box::new(move |bytes| {
@@ -57,7 +57,7 @@ async fn verdict(disk: &Leaf, env: &Env, kept: &Kept) -> Verdict {
     judge(&record, &survey)
 }
 
-/// Two writers over all of a small device, so that every place is met.
+/// Two writers that together reach every place of a small device.
 async fn write(device: Guarded<Leaf>, env: Env, seed: u64) {
     let writer = async |half: u64| {
         let mut rng = Rng::fork(seed, half);
@@ -87,7 +87,7 @@ fn own_writes_are_never_another_s() {
             let mut rng = Rng::fork(seed, 100 + life);
             let at = Point::Step(sim.world().steps() + 200 + rng.below(400));
             let cuts = vec![PowerCut { domain: None, at }];
-            // A torn write leaves what no record allows, which costs hits alone.
+            // A torn write leaves content that no record allows, which costs hits alone.
             let whole = Survival {
                 kept: 0.5,
                 torn: 0.0,
@@ -104,7 +104,7 @@ fn own_writes_are_never_another_s() {
                 async move {
                     if life > 0 {
                         let verdict = verdict(&disk, &env, &kept).await;
-                        // With all places suspect it cannot be decided.
+                        // With all places suspect, the verdict may be unknown.
                         let fine = !matches!(verdict, Verdict::Changed(_));
                         assert!(fine, "seed {seed}, life {life}: {verdict:?}");
                     }
@@ -129,7 +129,7 @@ fn small() -> (World, TargetId) {
     (world, disk)
 }
 
-/// Runs `test` with a guarded disk, its record and a place of it that is watched.
+/// Runs `test` with a guarded disk, its record and a watched place.
 fn watch<F>(test: impl Fn(Leaf, Env, Kept, Extent, Guarded<Leaf>) -> F + 'static)
 where
     F: Future<Output = ()> + 'static,
@@ -170,7 +170,7 @@ fn another_s_write_is_seen_after_an_end_in_order() {
     });
 }
 
-/// As a file system is made: all is discarded first.
+/// As for a new file system, the whole device is discarded first.
 #[test]
 fn a_device_that_was_discarded_whole_can_be_compared_again() {
     watch(|disk, env, kept, place, device| async move {
@@ -191,7 +191,7 @@ fn a_device_that_was_discarded_whole_can_be_compared_again() {
     });
 }
 
-/// One of which `bad` cannot be read.
+/// Such a disk, on which `bad` cannot be read.
 fn spoiled(bad: Extent) -> (Sim, TargetId) {
     let (mut world, disk) = small();
     let plan = Plan {
@@ -224,7 +224,7 @@ fn an_origin_of_which_nothing_can_be_read_is_refused() {
     });
 }
 
-/// Whatever is in flight, the device is taken for itself; what others have written is not.
+/// The device is recognised with any writes in flight; writes of others are not taken for its own.
 #[test]
 fn an_open_device_is_recognised_at_any_moment_and_another_is_not() {
     let seen = Rc::new(Cell::new(0));

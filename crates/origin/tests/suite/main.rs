@@ -1,4 +1,4 @@
-//! Who an origin is, and that it is not another's.
+//! The identity of origins, and changes by others.
 
 mod file_systems;
 mod guard;
