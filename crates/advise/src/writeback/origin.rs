@@ -1,4 +1,4 @@
-//! How long an origin takes for what the cleaner of a log gives it.
+//! The time that an origin takes for the writes of a log's cleaner.
 
 use crate::array::Array;
 use block::{Extent, IoResult, Lba, Nanos, Sectors};
@@ -10,10 +10,10 @@ use std::ops::Range;
 const DEPTH: usize = 4;
 const BLOCK_SECTORS: u64 = 8;
 
-/// What is known of an origin.
+/// The known speed of an origin.
 #[derive(Clone, Debug)]
 pub enum Takes {
-    /// Bytes a second, whatever they are; above zero.
+    /// Bytes a second, for writes of any kind; above zero.
     Rate(u64),
     /// Drives of one kind, striped: by their model.
     Drives(Box<Drive>, u32),

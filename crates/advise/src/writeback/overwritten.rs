@@ -111,7 +111,7 @@ mod tests {
                 (now, block)
             };
             let writes: Vec<_> = steps.into_iter().map(timed).collect();
-            // At most six count at a time: what is older makes room, and nothing is sampled.
+            // At most six count at a time: older ones make room, and nothing is sampled.
             let (share, weight) = share(&writes, 12);
             prop_assert_eq!(weight, 1);
             prop_assert!((share - by_pairs(&writes)).abs() < 1e-12);
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_sample_of_many_blocks_is_close() {
-        // Of each three writes one goes to what the one before it wrote.
+        // Of each three writes one overwrites the block of the write before.
         let write = |i: u64| (Nanos(i / 1000), if i % 3 == 2 { i - 1 } else { i });
         let writes: Vec<_> = (0..60_000).map(write).collect();
         let (share, weight) = share(&writes, 2000);
