@@ -1,7 +1,7 @@
 //! Links teamed to one way: a flow stays on one of them, so that its answers keep their
 //! order.
 //!
-//! Invariant: what a link carries leaves one behind the other.
+//! Invariant: data leaves a link in order, one transfer behind the other.
 
 use block::Nanos;
 use drives::LinkParameters;

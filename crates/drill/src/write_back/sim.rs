@@ -11,7 +11,7 @@ use simnode::modelled::{self, Daemon, Modelled};
 use simnode::{Machine, run_alone};
 use std::path::Path;
 
-/// What origins and journals are, and what logs and pools are on.
+/// Models of the drives: of origins and journals, and of logs and pools.
 const DISK: &str = "ST3500320AS";
 const FLASH: &str = "X25-E";
 /// Buffers of the simulated daemon.
@@ -24,10 +24,10 @@ fn path(drive: &str) -> String {
     format!("/simulated/{drive}")
 }
 
-/// What is made to go wrong.
+/// Faults to inject.
 #[derive(Clone, Copy, Default)]
 struct Canary {
-    /// The origin acknowledges this write of all, counted from 1, and loses it.
+    /// Number of the write, counted from 1, that the origin acknowledges and loses.
     dropped: Option<u64>,
     /// A byte of the content of the origin by itself is another.
     altered: bool,
