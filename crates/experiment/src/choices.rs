@@ -144,8 +144,8 @@ impl Choice {
     }
 }
 
-/// The same with write-back for its cached volumes: the log of each on two drives like the pool's,
-/// a journal on one like the first that is not flash.
+/// The same with write-back for its cached volumes: the log of each on two drives of the pool's
+/// model, a journal on one of the first other model.
 fn logged(text: &str, order: &str) -> String {
     let Some(ssd) = flash(text).first().map(|name| model_of(text, name)) else {
         return text.to_owned();

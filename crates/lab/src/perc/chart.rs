@@ -20,7 +20,7 @@ type Curve = Vec<(f64, f64)>;
 /// Two curves over one axis.
 struct Panel<'a> {
     title: &'a str,
-    /// What the axes are called.
+    /// Names of the axes.
     axes: (&'a str, &'a str),
     /// Where the axes end.
     ends: (f64, f64),

@@ -106,7 +106,7 @@ pub fn cells(row: &Row) -> [String; 7] {
     ]
 }
 
-/// What stands over [`figures`].
+/// Heads of the columns of [`figures`].
 pub const POINT_HEAD: [&str; 10] = [
     "workload",
     "controllers",

@@ -1,9 +1,9 @@
 //! The sweep: a number of threads, each with one request at a time, on each of
 //! the four workloads.
 //!
-//! Sequential threads share one stream, as the evaluation's tool has it: each
-//! takes the next 256 KiB. Random threads have blocks of their own, so that no
-//! two writes of one block are ever in flight together.
+//! Sequential threads share one stream, as in the evaluation's tool: each takes the next 256 KiB.
+//! Random threads have blocks of their own, so that no two writes of one block are ever in flight
+//! together.
 
 use super::rig::{self, Rig, Setup};
 use super::scale::{Scale, Workload, to_message};
@@ -22,7 +22,7 @@ const FILLERS: u64 = 64;
 /// One point of a curve.
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
-    /// Which workload.
+    /// Name of the workload.
     pub workload: &'static str,
     /// 1, or 2 that are mirrored.
     pub controllers: usize,
@@ -58,7 +58,7 @@ pub fn curve(
     };
     rig::run(setup, async move |rig| {
         if workload.write {
-            // What fits into the cache at first says nothing of the drives.
+            // The writes that first fit into the cache do not show the speed of the drives.
             let fill = 2 * (scale.cache_mb * 1e6) as u64 / workload.bytes;
             Load::new(&rig, workload, FILLERS, 0, fill, seed)
                 .run()
