@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// One run to draw.
 pub struct Series<'a> {
-    /// What the legend calls it.
+    /// Name in the legend.
     pub name: &'a str,
     /// Its visits.
     pub visits: &'a [Visit],

@@ -22,7 +22,7 @@ pub struct Site {
 
 /// Files in one directory, as a site of this size would have.
 const FILES_PER_DIRECTORY: u32 = 100;
-/// As cameras and web pages have it.
+/// A usual quality of cameras and web pages.
 const JPEG_QUALITY: u8 = 92;
 
 impl Site {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-/// What visitors do.
+/// Plan of the visits.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The site.
@@ -24,7 +24,7 @@ pub struct Plan {
     pub base: String,
 }
 
-/// One page with its images, as a visitor saw it.
+/// One page with its images, in the view of a visitor.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Visit {
     /// When the page was there in full, since the run began.
@@ -57,8 +57,8 @@ pub fn pages(site: &Site, count: usize, skew: f64, seed: u64) -> Vec<u32> {
     (0..count).map(|_| draw(&mut rng)).collect()
 }
 
-/// Loads every page of the plan, reporting each to `seen`. Ends at the first
-/// failed request, naming it.
+/// Loads every page of the plan, reporting each to `seen`. Ends at the first failed request; the
+/// error names the request.
 pub fn run(plan: &Plan, seen: &Sender<Visit>) -> io::Result<Duration> {
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(None);
@@ -119,7 +119,7 @@ fn get(agent: &ureq::Agent, base: &str, path: &str) -> io::Result<(u64, Duration
     }
 }
 
-/// What a run of visits came to.
+/// Result of a run of visits.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Summary {
     /// Pages a second.

@@ -13,7 +13,7 @@ const LIVES_PER_MUTATION: u64 = 500;
 
 #[derive(Args)]
 pub struct Storm {
-    /// The first storm's seed; the next have the numbers after it
+    /// The first storm's seed; the next storms have the following numbers
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
     /// Begin no storm after this time; one takes a minute or so
@@ -28,11 +28,11 @@ pub struct Storm {
     /// Where files go, 500 MB for each at a time; made if missing
     #[arg(long, value_name = "DIRECTORY", default_value = "var/storm")]
     directory: PathBuf,
-    /// Put each fault of this set into a copy of the tree in the current directory, and storm what
-    /// that makes for at most 500 lives
+    /// Put each fault of this set into a copy of the tree in the current directory, and storm the
+    /// program built from the copy for at most 500 lives
     #[arg(long, value_name = "FILE", conflicts_with_all = ["minutes", "storms", "json"])]
     mutations: Option<PathBuf>,
-    /// Let something happen that must be found
+    /// Inject a fault that must be found
     #[arg(long, hide = true, value_parser = canary)]
     canary: Option<Canary>,
     /// Print JSON

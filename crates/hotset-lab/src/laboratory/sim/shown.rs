@@ -1,4 +1,4 @@
-//! What both simulators ask for and show alike.
+//! Common arguments and output of both simulators.
 
 use baselines::registry::POLICIES;
 use indicatif::{ProgressBar, ProgressStyle};
