@@ -14,19 +14,19 @@ use trace::{Op, Reader, Record};
 /// Requests in flight at recorded times; later ones wait, and their wait counts.
 const IN_FLIGHT_MAX: u64 = 1024;
 
-/// When requests are sent.
+/// Pace of the requests.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Pace {
-    /// At the trace's times, so many times as fast.
+    /// Recorded times of the trace, so many times as fast.
     Recorded(f64),
-    /// So many at a time, each when another has ended.
+    /// Number of requests at a time; each is sent when another has ended.
     Depth(u32),
 }
 
 /// Options of a replay.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// When requests are sent.
+    /// Pace of the requests.
     pub pace: Pace,
     /// Requests at the beginning that are sent but not counted.
     pub skip: u64,
@@ -53,7 +53,7 @@ pub struct Figures {
     pub failure: Option<String>,
     /// Requests sent after their due time because too many were in flight.
     pub late: u64,
-    /// From the first request to the end of the last.
+    /// Time from the first request to the end of the last.
     pub span: Nanos,
 }
 

@@ -30,10 +30,10 @@ use trace::Record;
 const PLATEAU_SHARE: f64 = 0.95;
 /// A shorter observation may be a warm-up, or one job of many: no advice on wear and cost.
 const SPAN_SECONDS_MIN: f64 = 3600.0;
-/// With a larger share of accesses to lines never touched before, little is known of reuse.
+/// Share of accesses to lines never touched before, above which little is known of reuse.
 const COLD_SHARE_MAX: f64 = 0.5;
-/// With more lines than this touched for the first time in the last quarter of
-/// the time, the working set has not been seen whole.
+/// Share of lines touched for the first time in the last quarter of the time, above which the
+/// working set has not been seen whole.
 const GROWTH_SHARE_MAX: f64 = 0.2;
 /// Half of the width of a band that says little.
 const ERROR_MAX: f64 = 0.05;
@@ -73,7 +73,7 @@ pub struct Estimate {
 /// One size of pool.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Outcome {
-    /// Which size this is: `without`, `half`, `now`, `double`, `recommended`.
+    /// Label of the size: `without`, `half`, `now`, `double`, `recommended`.
     pub label: &'static str,
     /// The size.
     pub pool_bytes: u64,

@@ -36,8 +36,8 @@ const SEGMENT_BYTES: u64 = SEGMENT_BLOCKS as u64 * BLOCK;
 /// Pacing begins at half of the room, and a window takes a quarter of the room: as `writelog`.
 const PACED: u64 = 2;
 const WINDOWS: u64 = 4;
-/// Beside the room: the superblocks, four segments that are reserved, and one of which a part
-/// is done.
+/// Room beside that for data: the superblocks, four reserved segments, and one segment that is
+/// partly done.
 const BESIDE_BYTES: u64 = 6 * SEGMENT_BYTES;
 /// The smallest device that a log or a journal may have.
 const DEVICE_BYTES_MIN: u64 = 9 << 20;
@@ -56,7 +56,7 @@ pub struct Collector {
     writes: u64,
     forced: u64,
     flushes: u64,
-    /// Those seen, [`VOLUMES_MAX`] at most.
+    /// Volumes seen, [`VOLUMES_MAX`] at most.
     volumes: Vec<u32>,
     rates: Rates,
     intervals: IntervalCounts,

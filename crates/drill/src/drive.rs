@@ -36,7 +36,7 @@ impl Kind {
         }
     }
 
-    /// Where a configuration finds the drive `name` of `directory`.
+    /// The configuration's line for the place of the drive `name` of `directory`.
     pub(super) fn source(self, directory: &Path, name: &str) -> String {
         match self {
             Kind::Nbd => format!(

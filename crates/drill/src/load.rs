@@ -47,7 +47,7 @@ pub enum Reads {
     All,
     /// Blocks that are only read.
     Quiet,
-    /// These, and the blocks written since.
+    /// Blocks that are only read, and those written since.
     Since(Nanos),
 }
 
@@ -70,7 +70,7 @@ pub struct Seen {
 struct Held {
     version: u32,
     maybe: Option<u32>,
-    /// When that version was acknowledged.
+    /// Time at which that version was acknowledged.
     written: Nanos,
 }
 

@@ -22,7 +22,7 @@ pub(super) trait Site {
     async fn give_back(&self) -> Result<(), String>;
     /// Tests for every array being whole.
     async fn is_whole(&self) -> Result<bool, String>;
-    /// In how many places the copies of each array differ.
+    /// Counts the places in which the copies of each array differ.
     async fn scrub(&self) -> Result<Vec<(String, u64)>, String>;
     /// Counts the members' requests so far.
     async fn counts(&self) -> Result<Counts, String>;

@@ -7,7 +7,7 @@ use serde::Serialize;
 pub struct Row {
     /// The pulled parts.
     pub scenario: String,
-    /// Of which controller.
+    /// The controller of the parts.
     pub side: String,
     /// True if clients read and wrote meanwhile.
     pub io: bool,
@@ -36,7 +36,7 @@ pub struct Row {
 pub struct Detail {
     /// Clients' reads and writes by points of time.
     pub line: Vec<(u32, u32)>,
-    /// When parts were pulled, came back, and all was whole, since the load began.
+    /// Times at which parts were pulled, came back, and all was whole, since the load began.
     pub marks_s: [f64; 3],
     /// Reads and writes a second of each member, before the loss and during the loss.
     pub members: Vec<(String, [f64; 2], [f64; 2])>,

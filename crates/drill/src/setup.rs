@@ -36,7 +36,7 @@ const LONGER: Nanos = Nanos::from_secs(1);
 #[derive(Clone)]
 pub struct Setup {
     config: Config,
-    /// Those within others first.
+    /// Arrays, inner ones first.
     arrays: Vec<Array>,
     write_back: Volumes,
 }
@@ -46,7 +46,7 @@ pub struct Setup {
 pub(super) struct Scenario {
     /// Name on the page.
     pub(super) name: String,
-    /// Of which controller.
+    /// The controller of the drives.
     pub(super) side: String,
     /// The drives.
     pub(super) drives: Vec<Name>,
@@ -61,7 +61,7 @@ struct Scenarios {
 }
 
 impl Setup {
-    /// Those of a configuration that agrees with itself.
+    /// Builds the set-up of a configuration that agrees with itself.
     pub fn new(config: Config) -> Result<Setup, String> {
         let write_back = Volumes::new(config.clone());
         if config.arrays.is_empty() && write_back.is_empty() {
@@ -240,8 +240,8 @@ impl Setup {
         [array].into_iter().chain(deeper).collect()
     }
 
-    /// For each controller in turn: two drives of one group, or a single drive of an array that
-    /// cannot lose two; and all of its drives.
+    /// Scenarios of each controller in turn: two drives of one group, or a single drive of an array
+    /// that cannot lose two; and all drives of the controller.
     fn scenarios(&self) -> Scenarios {
         let sides: BTreeSet<String> = self
             .drives()
@@ -295,7 +295,7 @@ impl Setup {
         scenarios
     }
 
-    /// Those of the devices in the failure domain `side`.
+    /// The devices among `names` in the failure domain `side`.
     fn of_side(&self, names: &[Name], side: &str) -> Vec<Name> {
         let drives = self.drives();
         let device = |name: &&Name| drives.iter().any(|drive| drive.name.value == **name);

@@ -214,7 +214,7 @@ impl Scale {
         if quick { Scale::QUICK } else { Scale::FULL }
     }
 
-    /// Of the quick form half a drive, so that a choice may have twice that.
+    /// Size for choices: the quick form has half a drive, so that a choice may have twice that.
     const fn load(quick: bool) -> Scale {
         let half = Scale {
             flash: Sectors(FLASH.0 / 2),
@@ -308,7 +308,7 @@ pub fn run_one(
     })
 }
 
-/// On two flash drives.
+/// The load runs on two flash drives.
 impl load::Load for Scale {
     fn place(&self) -> Place {
         Place {

@@ -30,7 +30,7 @@ pub enum Event {
 /// One choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Choice {
-    /// Its name.
+    /// Name of the choice.
     pub name: &'static str,
     /// Lines of the pool's section, beside its defaults.
     pub pool: &'static str,
@@ -225,7 +225,7 @@ pub struct Came {
     pub rate: f64,
     /// The mean response of a page, or of a read.
     pub response_ms: f64,
-    /// Of the blocks looked up the second time, once drives were pulled, those found.
+    /// Share of blocks found among those looked up the second time, once drives were pulled.
     pub hit_ratio: f64,
     /// Observations at the time when the size of the pool was asked for.
     pub observed: Observed,

@@ -34,8 +34,7 @@ pub struct Shape {
     pub spread: u64,
 }
 
-/// Where a block lies that would be at `page`, if pieces are spread over so many times
-/// their size.
+/// Place of the block at `page`, if pieces are spread over so many times their size.
 pub fn apart(page: u64, spread: u64) -> u64 {
     page / PIECE_PAGES * PIECE_PAGES * spread + page % PIECE_PAGES
 }
@@ -150,7 +149,7 @@ mod tests {
         assert!(reach(SHAPE) / reach(whole) < 0.15);
     }
 
-    /// Of n draws from m images, an image is among them with 1 - (1 - 1/m)^n.
+    /// Checks n draws from m images: an image is among them with 1 - (1 - 1/m)^n.
     #[test]
     fn images_are_drawn_uniformly() {
         let distinct = |shape: Shape| {

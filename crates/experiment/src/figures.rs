@@ -117,7 +117,7 @@ pub struct Figures {
     pub engine: String,
     /// Assumptions in place of unpublished facts.
     pub assumed: Vec<String>,
-    /// Where the source contradicts itself.
+    /// Contradictions of the source.
     pub contradictions: Vec<String>,
     /// The fitted parameters.
     #[serde(default)]

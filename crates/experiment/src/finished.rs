@@ -18,7 +18,7 @@ pub struct Finished {
     pub experiment: String,
     /// One line.
     pub title: String,
-    /// Where the figures were printed.
+    /// Publication of the figures.
     pub source: String,
     /// True for the quick form, by which nothing can be judged.
     pub quick: bool,
@@ -40,7 +40,7 @@ pub struct Finished {
     pub fitted: Vec<Fitted>,
     /// Assumptions in place of unpublished facts.
     pub assumed: Vec<String>,
-    /// Where the source contradicts itself.
+    /// Contradictions of the source.
     pub contradictions: Vec<String>,
     /// Curves of the first seed over time.
     pub curves: Vec<(String, Curve)>,

@@ -34,7 +34,7 @@ const LOG_BYTES: u64 = 1 << 30;
 pub struct Shape {
     /// Databases, each followed by its log; `DATABASES_MAX` at most.
     pub databases: u32,
-    /// From the start of one to the next.
+    /// Distance from the start of one database to the next.
     pub apart_bytes: u64,
     /// The size of one.
     pub database_bytes: u64,

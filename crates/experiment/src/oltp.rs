@@ -80,7 +80,7 @@ pub struct Shape {
     pub pages: u64,
     /// Data disks; then the log.
     pub disks: u64,
-    /// From the start of one to the next, and to the log.
+    /// Distance from the start of one disk to the next, and to the log.
     pub apart_bytes: u64,
     /// The size of the log.
     pub log_bytes: u64,
@@ -95,7 +95,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Where a page is: pieces of the database go around the disks.
+    /// Place of a page: pieces of the database go around the disks.
     fn place(&self, page: u64) -> u64 {
         let piece = page / PIECE_PAGES;
         let on_disk = piece / self.disks * PIECE_PAGES + page % PIECE_PAGES;

@@ -38,7 +38,7 @@ pub struct Shape {
 /// The files.
 pub struct Pages {
     shape: Shape,
-    /// By section: its HTML, then its images.
+    /// Files by section: its HTML, then its images.
     files: Vec<File>,
 }
 
@@ -179,7 +179,7 @@ mod tests {
         assert!(Pages::new(1, SHAPE, 1 << 20).is_err());
     }
 
-    /// Of n draws from m HTML files, a file is among them with 1 - (1 - 1/m)^n.
+    /// Checks n draws from m HTML files: a file is among them with 1 - (1 - 1/m)^n.
     #[test]
     fn pages_are_drawn_uniformly_and_each_from_one_section() {
         const DRAWN: u32 = 3_000;

@@ -141,7 +141,7 @@ pub const SHAPE: Shape = Shape {
 
 /// Choices are tried on this part of the databases, and of a drive.
 const PART: u64 = 50;
-/// That part, as far apart. The scan comes through the whole part as often.
+/// Shape of that part, with databases as far apart. The scan comes through the whole part as often.
 const PART_SHAPE: Shape = Shape {
     database_bytes: SHAPE.database_bytes / PART / (256 << 10) * (256 << 10),
     scan_bytes_per_second: SHAPE.scan_bytes_per_second / PART,

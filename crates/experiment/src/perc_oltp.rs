@@ -107,7 +107,7 @@ pub const SHAPE: Shape = Shape {
 
 /// Choices are tried on this part of the database, of its memory and of a drive.
 const PART: u64 = 50;
-/// That part, in pieces over as much of the disks.
+/// Shape of that part, in pieces over as much of the disks.
 const PART_SHAPE: Shape = Shape {
     pages: SHAPE.pages / PART,
     disks: 75,

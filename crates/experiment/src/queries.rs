@@ -74,7 +74,7 @@ pub struct Shape {
     pub bytes: u64,
     /// The database lies in pieces so long on the volume.
     pub piece_bytes: u64,
-    /// From the start of one piece to the next.
+    /// Distance from the start of one piece to the next.
     pub apart_bytes: u64,
     /// Look-ups for each read of a scan.
     pub lookups: f64,
@@ -83,12 +83,12 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Where the volume has this byte of the database.
+    /// Place of this byte of the database on the volume.
     fn place(&self, at: u64) -> u64 {
         at / self.piece_bytes * self.apart_bytes + at % self.piece_bytes
     }
 
-    /// Where a table lies in the database, in whole reads of a scan.
+    /// Place of a table in the database, in whole reads of a scan.
     fn table(&self, wanted: Table) -> (u64, u64) {
         let mut parts = 0;
         for (table, share) in TABLES {

@@ -383,7 +383,7 @@ mod tests {
         assert_ne!(outcome, run(2, Scale::QUICK, &|_| ()).unwrap());
     }
 
-    /// With memory for nothing the second time is as slow as the first.
+    /// Checks that without memory the second time is as slow as the first.
     #[test]
     fn the_gap_closes_because_of_the_page_cache() {
         let none = Scale {

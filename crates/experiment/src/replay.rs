@@ -18,14 +18,14 @@ use serde::Serialize;
 pub struct Server {
     /// Processor time for a request.
     pub processor: Nanos,
-    /// Once to the server and back.
+    /// Time of a round trip to the server.
     pub round_trip: Nanos,
     /// Payload a second.
     pub rate_mb_s: f64,
 }
 
 impl Server {
-    /// Behind one link.
+    /// A server behind one link.
     pub fn behind(link: &LinkParameters, processor: Nanos) -> Server {
         Server {
             processor,

@@ -28,7 +28,7 @@ use trace::{Record, TapeReader};
 const PHASES: u64 = 12;
 /// The buffers of a daemon by default.
 const BUFFER_BYTES: usize = 256 << 20;
-/// From the end of a daemon to the start of the next.
+/// Time from the end of a daemon to the start of the next.
 const RESTART: Nanos = Nanos::from_secs(10);
 const MIB: Sectors = Sectors::from_mib(1);
 
@@ -71,7 +71,7 @@ impl Watch {
         }
     }
 
-    /// For how many seconds these devices had a request in flight, on average.
+    /// Mean seconds in which these devices had a request in flight.
     pub async fn busy_s(&self, names: &[&str]) -> Result<f64, String> {
         let devices = self.status().await?.devices.into_iter();
         let named = devices.filter(|device| names.contains(&device.name.as_str()));
@@ -88,7 +88,7 @@ impl Watch {
     }
 }
 
-/// Where a device is plugged in.
+/// Connection of a device to the machine.
 pub struct Plug {
     machine: Rc<Machine>,
     path: String,
@@ -171,7 +171,7 @@ impl Rig {
         names.filter_map(|name| self.plug(name.as_str())).collect()
     }
 
-    /// Where the device called `name` is plugged in, if there is one.
+    /// Connection of the device called `name`, if there is one.
     pub fn plug(&self, name: &str) -> Option<Plug> {
         let mut devices = self.config.devices.iter();
         let device = devices.find(|device| device.name.as_str() == name)?;

@@ -52,9 +52,9 @@ pub struct Shape {
 pub struct File {
     /// The directory's block.
     pub directory: u64,
-    /// The block of its inode.
+    /// The block of the file's inode.
     pub inode: u64,
-    /// Its first block.
+    /// First block of the file.
     pub data: u64,
     /// Bytes sent of the file.
     pub bytes: u64,
@@ -223,7 +223,7 @@ mod tests {
         assert!((mean / SHAPE.mean_bytes - 1.0).abs() < 0.04, "{mean}");
     }
 
-    /// Of n draws, a file of probability p is among them with 1 - (1 - p)^n.
+    /// Checks n draws: a file of probability p is among them with 1 - (1 - p)^n.
     #[test]
     fn as_many_files_are_asked_for_as_the_law_says() {
         let requests = 60_000;

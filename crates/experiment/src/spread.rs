@@ -40,7 +40,7 @@ mod tests {
         assert!(spans_one(interval(&[0.5, 2.0]).unwrap()) && !spans_one([1.01, 1.2]));
     }
 
-    /// Of 2,000 experiments of five seeds each, 95 in 100 intervals hold the true ratio; those
+    /// Checks 2,000 experiments of five seeds each: 95 in 100 intervals hold the true ratio; those
     /// a third narrower do not.
     #[test]
     fn nineteen_of_twenty_intervals_hold_the_truth() {

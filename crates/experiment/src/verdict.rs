@@ -64,7 +64,7 @@ pub struct Row {
     /// True if within the tolerance or the bound; `None` for an unidentifiable or inconclusive
     /// figure.
     pub met: Option<bool>,
-    /// For a ratio, the interval that holds it with 95 % over the seeds.
+    /// Interval of a ratio at 95 %, over the seeds.
     #[serde(default)]
     pub interval: Option<[f64; 2]>,
     /// True for a claim that one side is larger when the interval does not say which.
@@ -72,7 +72,7 @@ pub struct Row {
     pub inconclusive: bool,
     /// Remarks.
     pub note: String,
-    /// For a blind row, the commit with the engine's defaults before the run.
+    /// The commit with the engine's defaults before the run, of a blind row.
     pub engine: Option<String>,
     /// Simulated seconds of the whole experiment, all seeds.
     pub virtual_seconds: f64,

@@ -79,11 +79,11 @@ pub struct Tally {
     pub hits: u64,
     /// Bytes of answers.
     pub bytes: u64,
-    /// From a request to its first byte, summed.
+    /// Times from a request to its first byte, summed.
     pub first_s: f64,
-    /// From a request to its last byte, summed.
+    /// Times from a request to its last byte, summed.
     pub hit_s: f64,
-    /// From the first request of a page to the last byte of its last image, summed.
+    /// Times from the first request of a page to the last byte of its last image, summed.
     pub page_s: f64,
     /// The shortest of these.
     pub page_s_min: f64,

@@ -115,7 +115,7 @@ pub enum Laboratory {
         /// Number of random cuts, beside one after each flush
         #[arg(long, value_name = "N", default_value_t = 200)]
         between: usize,
-        /// At most so many of all these cuts, spread over the record
+        /// Number of these cuts at most, spread over the record
         #[arg(long, value_name = "N", default_value_t = 1000)]
         cuts: usize,
         /// Kill so many daemons under the database instead, and let the database recover through
@@ -127,7 +127,7 @@ pub enum Laboratory {
         #[arg(long, value_name = "ROUNDS", conflicts_with_all = ["transactions", "between", "cuts", "kills"],
               value_parser = clap::value_parser!(u64).range(1..))]
         pgbench: Option<u64>,
-        /// With --pgbench: for how long each, in seconds
+        /// With --pgbench: the time of each, in seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 30, requires = "pgbench",
               value_parser = clap::value_parser!(u64).range(1..))]
         seconds: u64,
@@ -149,8 +149,8 @@ pub enum Laboratory {
         /// Draws the cuts, and the state after each; or the time of each kill
         #[arg(long, value_name = "S", default_value_t = 0)]
         seed: u64,
-        /// Where its files go, 500 MB, in a place that the user postgres can reach; made
-        /// if missing, and overwritten
+        /// Directory of its files, 500 MB, in a place that the user postgres can reach; made if
+        /// missing, and overwritten
         #[arg(
             long,
             value_name = "DIRECTORY",
@@ -168,7 +168,7 @@ pub enum Laboratory {
         /// Draws the load and the moments
         #[arg(long, value_name = "S", default_value_t = 0)]
         seed: u64,
-        /// Where its files go, 200 MB; made if missing, and overwritten
+        /// Directory of its files, 200 MB; made if missing, and overwritten
         #[arg(long, value_name = "DIRECTORY", default_value = "var/kill")]
         directory: PathBuf,
     },

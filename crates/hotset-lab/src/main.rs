@@ -19,7 +19,7 @@ use policy::registry::POLICIES;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Its pages of the manual.
+/// Manual pages of the laboratory.
 const MANUAL: Manual = Manual {
     groups: &[],
     examples: &[],
@@ -41,7 +41,7 @@ enum Command {
     /// Needs root, nginx, nbdfuse, FUSE and loop devices; takes about two
     /// minutes. The disks are simulated in real time; everything else is real.
     Demo {
-        /// Where its files go; made if missing
+        /// Directory of the files; made if missing
         #[arg(long, value_name = "DIRECTORY", default_value = "var/demo")]
         directory: PathBuf,
         /// Pages that each of the two runs loads

@@ -24,7 +24,7 @@ pub struct Moved {
 pub struct Row {
     /// The part.
     pub without: String,
-    /// By figure, in order.
+    /// Results by figure, in order.
     pub moved: Vec<Moved>,
 }
 

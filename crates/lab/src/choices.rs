@@ -20,7 +20,7 @@ const BEHIND_PERCENT_MAX: f64 = 5.0;
 /// One choice beside the default.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// Its name.
+    /// Name of the choice.
     pub choice: String,
     /// Work a second, the mean over the seeds.
     pub rate: f64,
@@ -43,11 +43,11 @@ pub struct Row {
 /// A size of the pool, and its hits as advised and as measured.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Advised {
-    /// In percent of the default's.
+    /// Size in percent of the default's.
     pub flash_percent: u64,
     /// Hits as advised after the first minutes; none if too little was known.
     pub predicted_percent: Option<f64>,
-    /// As measured later.
+    /// Hits as measured later.
     pub measured_percent: f64,
 }
 
@@ -75,7 +75,7 @@ pub struct Tried {
     pub virtual_seconds: f64,
     /// Wall-clock seconds of all runs.
     pub wall_seconds: f64,
-    /// By choice, the default first.
+    /// Rows by choice, the default first.
     pub rows: Vec<Row>,
     /// Sizes of the pool.
     pub advised: Vec<Advised>,

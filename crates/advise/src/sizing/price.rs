@@ -60,7 +60,7 @@ pub struct Cost {
     pub purchases: u32,
     /// Net present value of the power.
     pub power: f64,
-    /// Their sum.
+    /// Sum of hardware and power.
     pub total: f64,
 }
 

@@ -68,10 +68,10 @@ struct Contents {
     hits: u64,
 }
 
-/// Where the blocks of a request are.
+/// Places of the blocks of a request.
 #[derive(Default)]
 struct Found {
-    /// From the first to the last that the origin is asked for.
+    /// First and last block that the origin is asked for.
     missing: Option<(u64, u64)>,
     /// Blocks of the pool: hits of a read, or the blocks that a write updates.
     direct: Vec<Extent>,

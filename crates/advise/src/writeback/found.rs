@@ -19,11 +19,11 @@ pub struct WriteBack {
     pub forced_writes: u64,
     /// Flushes.
     pub flushes: u64,
-    /// Writes, on average.
+    /// Mean rate of writes.
     pub mean: Rate,
-    /// In the busiest second.
+    /// Rate of writes in the busiest second.
     pub busiest_second: Rate,
-    /// In the busiest 30 s.
+    /// Rate of writes in the busiest 30 s.
     pub busiest_30_seconds: Rate,
     /// Blocks written between flushes; none without flushes.
     pub intervals: Option<Intervals>,
@@ -70,7 +70,7 @@ pub struct Log {
     pub device_bytes: u64,
     /// Bytes written to each log device.
     pub device_bytes_per_day: f64,
-    /// Of `journaled`.
+    /// The journal, in `journaled` alone.
     pub journal: Option<Journal>,
 }
 

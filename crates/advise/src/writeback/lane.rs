@@ -30,22 +30,22 @@ pub(super) const MAX_LAG: Nanos = Nanos::from_secs(30);
 pub(super) const WINDOW_BYTES: u64 = 64 << 20;
 const WINDOW_BLOCKS: u64 = WINDOW_BYTES / BLOCK_BYTES as u64;
 const PART: u64 = 4;
-/// Of a write to the origin at most: 1 MiB.
+/// Most blocks of a write to the origin: 1 MiB.
 const RUN_BLOCKS: u64 = (1 << 20) / BLOCK_BYTES as u64;
 const SEGMENT: u64 = SEGMENT_BLOCKS as u64;
 /// Blocks of the log that hold a note, or a segment's header.
 const HEADER: u64 = 1;
-/// From here on, as a part of each limit, writes wait: as `writelog::pace`.
+/// Divisor of each limit; writes wait from that part on: as `writelog::pace`.
 const PACED: u64 = 2;
 /// Batches that are kept apart; more are merged in pairs, and held until both are done.
 const ENTRIES_MAX: usize = 4096;
 
-/// Which records a batch may have.
+/// Records that a batch may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Takes {
-    /// Of one interval, in one segment.
+    /// Records of one interval, in one segment.
     Interval,
-    /// Of any.
+    /// Records of any interval.
     Window,
 }
 
@@ -183,7 +183,7 @@ impl Lane {
         }
     }
 
-    /// When the cleaner takes the open batch.
+    /// Time at which the cleaner takes the open batch.
     fn begins(&self) -> Nanos {
         let gathered = self.open.since + self.takes.gather();
         gathered.max(self.free_at)

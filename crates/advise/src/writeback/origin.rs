@@ -36,7 +36,8 @@ impl Origin {
         })
     }
 
-    /// When `runs` of blocks, given from `now` on, and then a flush have ended.
+    /// Returns the time at which `runs` of blocks, given from `now` on, and then a flush have
+    /// ended.
     pub(super) fn carry(&mut self, now: Nanos, runs: &[Range<u64>]) -> Nanos {
         match self {
             Origin::Rate(rate) => {
@@ -62,7 +63,7 @@ impl Origin {
     }
 }
 
-/// When all that is in flight has ended.
+/// Returns the time at which all requests in flight have ended.
 fn wait(drives: &mut Array, now: Nanos) -> Nanos {
     let (mut now, mut done) = (now, Vec::<Completed>::new());
     while drives.in_flight() > 0 {

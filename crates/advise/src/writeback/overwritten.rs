@@ -1,4 +1,4 @@
-//! Which part of the blocks written is overwritten soon.
+//! The share of the blocks written that is soon overwritten.
 //!
 //! Exact while at most [`EXACT_BLOCKS`] blocks are written within the time that counts. Beyond,
 //! blocks are sampled by a hash of their numbers, half as many each time that memory is full,
@@ -17,7 +17,7 @@ pub(super) struct Overwritten {
     last: FxHashMap<u64, Nanos>,
     blocks_max: usize,
     limit: u64,
-    /// Of how many blocks one is in the sample.
+    /// Number of blocks for which one in the sample stands.
     weight: f64,
     written: f64,
     overwritten: f64,
@@ -61,7 +61,7 @@ impl Overwritten {
         }
     }
 
-    /// Of the blocks written, the share that was overwritten in time.
+    /// Share of the blocks written that was overwritten in time.
     pub(super) fn share(&self) -> f64 {
         self.overwritten / self.written.max(1.0)
     }

@@ -106,7 +106,7 @@ pub struct Intervals {
     pub count: u64,
     /// 4 KiB blocks of an interval, half a percent exact.
     pub blocks_median: u64,
-    /// Their mean.
+    /// Mean blocks of an interval.
     pub blocks_mean: f64,
 }
 

@@ -6,7 +6,7 @@ use crate::page::{Page, bytes, escape, table};
 
 /// Shown where a mode has no such figure.
 const NONE: &str = "-";
-/// Of the page, in the order of [`mode_rows`].
+/// Heads of the page's columns, in the order of [`mode_rows`].
 const HEAD: [&str; 12] = [
     "mode",
     "origin writes/s",

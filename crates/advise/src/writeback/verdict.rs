@@ -3,11 +3,11 @@
 use super::found::{Log, Mode, WriteBack};
 use crate::page::bytes;
 
-/// With this share of writes at the log's time, write-back serves its purpose.
+/// Share of writes at the log's time with which write-back serves its purpose.
 const ENOUGH: f64 = 0.95;
-/// With a smaller share, write-back is no gain.
+/// Share of such writes below which write-back is no gain.
 const SOME: f64 = 0.5;
-/// From this share on, absorbed blocks are worth a word.
+/// Share of absorbed blocks from which on the verdict mentions them.
 const ABSORBED: f64 = 0.25;
 
 pub(super) fn of(write_back: &WriteBack) -> String {

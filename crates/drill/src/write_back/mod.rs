@@ -48,8 +48,8 @@ const QUIET_MIB: u64 = 4;
 /// Twice the data that clients write while an origin is away.
 const LOG_MIB: u64 = 128;
 const JOURNAL_MIB: u64 = 32;
-/// Of a pool device, for all but lines; and so many parts of four of all content are lines of a
-/// pool, so that each of its devices has some.
+/// Room on a pool device for all but lines, and the lines of a pool in quarters of all content, so
+/// that each pool device has some.
 const POOL_MIB: u64 = 1;
 const LINES: u64 = 5;
 
@@ -105,7 +105,7 @@ pub(super) struct Cell {
 }
 
 impl Volumes {
-    /// Those of a configuration that agrees with itself.
+    /// Takes the write-back volumes of a configuration that agrees with itself.
     pub(super) fn new(config: Config) -> Volumes {
         let volumes = config.volumes.iter();
         let volumes = volumes.filter(|v| v.in_force() == VolumeMode::WriteBack);
@@ -252,7 +252,7 @@ impl Volumes {
         drives.map(|(name, _)| name).collect()
     }
 
-    /// Why clients of `volume` would wait for an origin that is away.
+    /// The reason why clients of `volume` would wait for an origin that is away.
     fn cannot_wait(&self, volume: &Volume) -> Option<String> {
         if self.pool(volume).devices.value.is_empty() {
             return Some("its pool has no device for what is read".into());

@@ -58,7 +58,7 @@ impl<S: Site> Watch<'_, S> {
         }
     }
 
-    /// Until origins have all that was written before `at`, though clients write.
+    /// Waits until origins have all data written before `at`, though clients write.
     async fn until_carried(&self, what: &str, at: Nanos) -> Result<(), String> {
         let carried = |s: &Standing| s.lag_s < (self.timer.now() - at).as_secs_f64();
         self.until(what, carried).await

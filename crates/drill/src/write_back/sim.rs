@@ -17,7 +17,7 @@ const FLASH: &str = "X25-E";
 /// Buffers of the simulated daemon.
 const BUFFER_BYTES: usize = 64 << 20;
 
-/// Which byte a canary alters.
+/// Place of the byte that a canary alters.
 const ALTERED: usize = 5_000_000;
 
 fn path(drive: &str) -> String {
@@ -99,7 +99,7 @@ struct Bench {
     cell: Cell,
     canary: Canary,
     daemon: Daemon,
-    /// Of each volume.
+    /// Origin of each volume.
     origins: Vec<Medium>,
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub struct Series<'a> {
     /// Name in the legend.
     pub name: &'a str,
-    /// Its visits.
+    /// Visits of the run.
     pub visits: &'a [Visit],
 }
 

@@ -127,7 +127,7 @@ fn put(root: &Path, path: &str, bytes: &[u8]) -> io::Result<u64> {
 mod tests {
     use super::*;
 
-    /// Of an image, which is decoded whole.
+    /// Width of an image, which is decoded whole.
     fn width(path: &Path) -> usize {
         let file = io::BufReader::new(fs::File::open(path).unwrap());
         if path.extension().is_some_and(|ending| ending == "png") {

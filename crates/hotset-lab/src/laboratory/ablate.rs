@@ -16,7 +16,7 @@ use std::time::Instant;
 
 #[derive(Args)]
 pub struct Ablate {
-    /// Which: names of `hotset-lab list` but perc, or `all` of them
+    /// Experiments: names of `hotset-lab list` but perc, or `all` of them
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
     /// Show these figures, instead of those that the whole model misses

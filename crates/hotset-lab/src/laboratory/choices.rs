@@ -17,7 +17,7 @@ use std::time::Instant;
 
 #[derive(Args)]
 pub struct Choices {
-    /// Which experiments, or `all` of them
+    /// Names of experiments, or `all` of them
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
     /// Print all results as JSON

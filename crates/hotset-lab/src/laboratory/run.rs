@@ -21,7 +21,7 @@ pub const EVERY: &str = "all";
 
 #[derive(Args)]
 pub struct Run {
-    /// Which: names of `hotset-lab list`, or `all`
+    /// Experiments: names of `hotset-lab list`, or `all`
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
     /// Print the rows as JSON; of perc alone all measurements

@@ -24,7 +24,7 @@ pub fn prepare(directory: &Path) -> Result<(), Failure> {
 /// A note of the names that a run has begun, until its end: the note stays after a kill.
 pub struct Begun(PathBuf);
 
-/// Of how much of an experiment's flash choices are tried.
+/// Accepted shares of an experiment's flash on which choices are tried, in percent.
 pub const FLASH_PERCENT: RangeInclusive<u64> = 1..=400;
 
 const BEGUN: &str = "begun";

@@ -51,7 +51,7 @@ pub(super) async fn warm<P: Device>(
     (cache, volume)
 }
 
-/// Where the `i`th read of a resident block goes.
+/// Place of the `i`th read of a resident block.
 pub(super) fn place(i: u64) -> Lba {
     Lba(i * 4099 % (LINES * 16) * 8)
 }

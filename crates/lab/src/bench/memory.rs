@@ -158,7 +158,7 @@ fn zipf(u: f64) -> u64 {
     (rank as u64 - 1).min(VOLUME_BLOCKS - 1)
 }
 
-/// Where the block of a rank lies: ranks that are near each other are not.
+/// Place of the block of a rank: neighbouring ranks have distant places.
 fn scattered(rank: u64) -> u64 {
     // Odd, so that no two ranks meet modulo a power of two; mixed, so that
     // equal distances of ranks become unequal ones of places.

@@ -36,7 +36,7 @@ struct Client {
     left: Cell<u64>,
     unanswered: Cell<u64>,
     receiving: Cell<Option<Waker>>,
-    /// Where the server's buffers come from, until that of the handshake is back.
+    /// Source of the server's buffers, until the buffer of the handshake is back.
     pool: Cell<Option<Pool>>,
     /// The server's part of the handshake. No driver here writes to a read buffer, so a buffer with
     /// any other content than zeroes must not come back: its checksum would be wrong.

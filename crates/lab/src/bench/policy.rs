@@ -33,11 +33,11 @@ pub struct Subject {
 /// Cost of some accesses.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Cost {
-    /// Of lines that were resident.
+    /// Accesses to resident lines.
     pub hits: u64,
-    /// Of lines that were not.
+    /// Accesses to lines that were not resident.
     pub misses: u64,
-    /// Of those, the ones that put a line in another's place.
+    /// Misses that replaced another line.
     pub replaced: u64,
     /// CPU time of the hits.
     pub hits_ns: f64,
@@ -70,7 +70,7 @@ impl Subject {
         })
     }
 
-    /// At least so many accesses.
+    /// Makes at least so many accesses.
     pub fn access(&mut self, accesses: u64) -> Cost {
         let mut cost = Cost::default();
         while cost.hits + cost.misses < accesses {

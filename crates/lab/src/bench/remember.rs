@@ -54,9 +54,9 @@ type Leaf = Disk<SimDriver>;
 enum Start {
     /// A cache that remembers nothing, and writes nothing to remember.
     Forgetful,
-    /// With the state that the pool remembers.
+    /// A cache with the state that the pool remembers.
     Warm,
-    /// Without that state.
+    /// A cache without that state.
     Cold,
 }
 

@@ -203,7 +203,7 @@ fn in_memory(plan: &Plan) -> io::Result<Vec<Row>> {
     compare(plan, &case, &[&qemu, &file, &memory], ours)
 }
 
-/// Both caches warm, on an origin that takes 2 ms a read, through NBD.
+/// Compares two warm caches, on an origin that takes 2 ms a read, through NBD.
 fn beside_a_cache(plan: &Plan) -> io::Result<Vec<Row>> {
     let dir = &plan.memory_dir;
     let (origin, pool) = (dir.join("origin"), dir.join("pool"));

@@ -37,7 +37,7 @@ fn stem(file: &Path) -> String {
 
 /// A daemon of hotset with one volume, `volume`.
 pub struct Hotset {
-    /// Its process.
+    /// Process of the daemon.
     pub server: Server,
     binary: PathBuf,
     control: PathBuf,
@@ -45,11 +45,11 @@ pub struct Hotset {
 
 /// Origin and pool of a daemon of hotset.
 pub struct Setup<'a> {
-    /// Where its sockets and its configuration go.
+    /// Directory of the daemon's sockets and configuration.
     pub dir: &'a Path,
-    /// The lines of the configuration that say where the origin is.
+    /// Configuration lines of the origin's place.
     pub origin: String,
-    /// The same for its one pool device.
+    /// Configuration lines of the only pool device's place.
     pub pool: String,
 }
 

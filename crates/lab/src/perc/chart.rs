@@ -22,11 +22,11 @@ struct Panel<'a> {
     title: &'a str,
     /// Names of the axes.
     axes: (&'a str, &'a str),
-    /// Where the axes end.
+    /// Ends of the axes.
     ends: (f64, f64),
     x_label: fn(f64) -> String,
     curves: [(&'a str, Curve); 2],
-    /// Where to draw a line across.
+    /// Place of a line across.
     mark: Option<f64>,
     legend: SeriesLabelPosition,
 }

@@ -43,13 +43,13 @@ pub struct Loss {
     pub errors: u64,
     /// The longest that a request took.
     pub longest_ms: f64,
-    /// When the drive was pulled.
+    /// Second in which the drive was pulled.
     pub pulled_s: usize,
-    /// Both sides before the loss; the first one loses a drive.
+    /// Rates of both sides before the loss; the first one loses a drive.
     pub before: [Rates; 2],
-    /// Both sides after the loss.
+    /// Rates of both sides after the loss.
     pub after: [Rates; 2],
-    /// Both sides, second by second.
+    /// Rates of both sides, second by second.
     pub seconds: Vec<[Rates; 2]>,
 }
 

@@ -19,7 +19,7 @@ fn drawn(report: &Report) -> Result<Charts, Box<dyn Error>> {
     ])
 }
 
-/// Its charts: titles and drawings, with the page's stand-ins for colours.
+/// Charts of the report: titles and drawings, with the page's stand-ins for colours.
 pub fn charts(report: &Report) -> Result<Vec<(String, String)>, Box<dyn Error>> {
     let all = drawn(report)?.into_iter();
     Ok(all.map(|(_, title, svg)| (title.to_owned(), svg)).collect())

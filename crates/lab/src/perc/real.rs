@@ -22,7 +22,7 @@ const DRIVE_MIB: u64 = 128;
 /// Space that an array keeps of a drive for itself, and more.
 const ASIDE_MIB: u64 = 4;
 
-/// Where the sweep runs.
+/// Place of the sweep.
 #[derive(Clone, Debug)]
 pub enum Place {
     /// A daemon with drives that are files in this directory.

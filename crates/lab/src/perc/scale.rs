@@ -69,7 +69,7 @@ pub(super) fn to_message(error: impl ToString) -> String {
 /// Requests of threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Workload {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: &'static str,
     /// Bytes of a request.
     pub bytes: u64,

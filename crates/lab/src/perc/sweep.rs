@@ -85,7 +85,7 @@ struct Load<'a> {
     begun: Cell<u64>,
     ended: Cell<u64>,
     rng: RefCell<Rng>,
-    /// When counting began and ended.
+    /// Times at which counting began and ended.
     from: Cell<Nanos>,
     to: Cell<Nanos>,
     latencies: RefCell<Histogram<u64>>,
@@ -124,7 +124,7 @@ impl<'a> Load<'a> {
         Ok(self)
     }
 
-    /// Where the next request of a thread goes, in bytes.
+    /// Place of a thread's next request, in bytes.
     fn next(&self, thread: u64) -> u64 {
         let places = self.rig.volume.bytes() / self.workload.bytes;
         let begun = self.begun.get();

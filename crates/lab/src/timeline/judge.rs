@@ -7,8 +7,8 @@ use super::{Stretch, Timeline};
 const GAP_MS_MAX: f64 = 1000.0;
 /// Least dirty data of a burst, as a multiple of a quiet load's.
 const BURST_TIMES: f64 = 4.0;
-/// Of a burst: seconds until the log slows it down, and its speed until then as a multiple of the
-/// origin's.
+/// Seconds until the log slows a burst down, and the burst's least speed until then as a multiple
+/// of the origin's.
 const HEAD_S: f64 = 2.0;
 const HEAD_TIMES: f64 = 1.5;
 /// Seconds at the end of a burst, surely after the slow-down.

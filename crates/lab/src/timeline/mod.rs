@@ -99,9 +99,9 @@ impl Stretch {
 pub struct Phase {
     /// Kind of the span.
     pub stretch: Stretch,
-    /// From the beginning, in seconds.
+    /// Start of the span, in seconds from the beginning.
     pub from_s: f64,
-    /// To, in seconds.
+    /// End of the span, in seconds.
     pub to_s: f64,
     /// Writes that were answered, a second.
     pub writes_per_s: f64,
@@ -120,7 +120,7 @@ pub struct Phase {
 /// Observations at an instant, and since the sample before.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Sample {
-    /// When, in seconds.
+    /// Time of the sample, in seconds.
     pub at_s: f64,
     /// Writes that were answered, a second.
     pub writes_per_s: f64,

@@ -32,7 +32,7 @@ pub fn run(seed: u64) -> Result<Timeline, String> {
     run_dropping(seed, None)
 }
 
-/// As [`run`]; the origin loses the write of this number, counted from 1.
+/// Runs as [`run`]; the origin loses the write of this number, counted from 1.
 pub(super) fn run_dropping(seed: u64, dropped: Option<u64>) -> Result<Timeline, String> {
     let mut world = World::new(seed);
     let disks = Disks::new(&mut world, dropped)?;

@@ -42,8 +42,8 @@ fn observed(written: Written, origin: Service) -> Observed {
     }
 }
 
-/// So many writes of a block each second, for that many seconds, and a flush each second: of the
-/// volume, and of the trace.
+/// The advice of the volume and of the trace, for so many writes of a block each second, for that
+/// many seconds, and a flush each second.
 fn both(seconds: u64, writes_per_s: impl Fn(u64) -> u64) -> (WriteBack, WriteBack) {
     let mut writes = Writes::default();
     let mut collector = Collector::new(&Takes::Rate(RATE)).unwrap();

@@ -10,7 +10,7 @@ use plotters::prelude::*;
 /// A row of [`agreement`], and a bar of [`beside`].
 const ROW_PIXELS: u32 = 20;
 const BAR_PIXELS: u32 = 13;
-/// Where figures begin, right of their names.
+/// Left edge of the figures, right of their names.
 const LEFT: i32 = 200;
 /// The unit of ratios, which [`agreement`] shows better.
 const RATIO: &str = "ratio";
