@@ -1,7 +1,7 @@
 //! Sends a trace to devices, in any world: a simulated one or this one.
 //!
 //! At recorded times the load is open: a request is sent at its due time even if earlier ones have
-//! not ended, and its latency counts from that time. A device that falls behind shows the delay,
+//! not ended. Its latency counts from the due time. A device that falls behind shows the delay,
 //! instead of slowing the load down.
 
 use block::{Device, Env, Fua, Gate, IoResult, Nanos, Shared};

@@ -1,10 +1,10 @@
 //! The size of the pool: the meaning of a [`Profile`] of a trace or of a running volume for hits,
 //! latency, the origin's load, wear and cost.
 //!
-//! One estimator gives the hits of a size, in the curve, in the table and for the recommendation:
-//! for a trace a [`replay`] with the policy, for a volume the figures shown by its cache and its
-//! devices ([`volume`]). An [`Estimate`] adds models of the devices, or the figures that these have
-//! shown.
+//! One estimator gives the hits of a size, in the curve, in the table and for the recommendation.
+//! For a trace the estimator is a [`replay`] with the policy; for a volume, the figures shown by
+//! its cache and its devices ([`volume`]). An [`Estimate`] adds models of the devices, or the
+//! figures that these have shown.
 //!
 //! Invariant: the recommended size has [`PLATEAU_SHARE`] of the hits of the largest.
 //!

@@ -1,9 +1,9 @@
-//! The effect of write-back on a volume, and the size of its log: from the writes and flushes of a
-//! trace, in one pass and in bounded memory, or from the counters of the daemon of a running volume
-//! (`volume`).
+//! The effect of write-back on a volume, and the size of its log. Sources are the writes and
+//! flushes of a trace, in one pass and in bounded memory, or the daemon's counters of a running
+//! volume (`volume`).
 //!
-//! The load of each order of write-back on the origin is played through (`lane`), with the limits
-//! of a volume that is not configured otherwise, above all a `max_lag` of 30 s.
+//! The load of each order of write-back on the origin is played through (`lane`). The limits are
+//! those of a volume that is not configured otherwise, above all a `max_lag` of 30 s.
 //!
 //! Not here: how writes compare in latency, which no trace has; hits of the pool (`sizing`).
 

@@ -4,8 +4,8 @@
 //! Closed loops of users for 90 minutes, with no flash drive and with one, two and three;
 //! and with two that cache one of the volumes only.
 //!
-//! A tenth of all data read, of the memory and the flash, and so of the time; rates, latencies and
-//! seeks are the whole ones, since the data is spread as the whole is.
+//! The size is a tenth: of all data read, of the memory and the flash, and so of the time. Rates,
+//! latencies and seeks are the whole ones, since the data is spread as the whole is.
 //!
 //! Not here: the server's writes (logs), and the controller's own cache.
 

@@ -82,8 +82,8 @@ impl<S> Scale<S> {
         }
     }
 
-    /// The same with a cache of a `part`th of an X25-E of 32 GB, before a store that is such a part
-    /// of the published one, for so long that the cache fills.
+    /// Returns the same scale with a cache of a `part`th of an X25-E of 32 GB. The store is to be
+    /// such a part of the published one; the time is long enough to fill the cache.
     pub fn cached(self, part: u64) -> Scale<S> {
         let times = Times {
             span: Nanos(self.times.span.0 * 2),

@@ -1,5 +1,5 @@
-//! A load and the node of the load, for whatever is done with both: another choice is tried on them
-//! ([`crate::choices`]), or the clients' requests are recorded ([`crate::record`]).
+//! A load and its node, for two uses: another choice is tried on them ([`crate::choices`]), or the
+//! clients' requests are recorded ([`crate::record`]).
 
 use crate::rig::{self, Disks, Rig};
 use crate::visitors::Curve;

@@ -1,5 +1,5 @@
-//! A mail store: databases whose threads read pages at random places and change some of
-//! them, a log for each, and a scan that checks every page in the background.
+//! A mail store: databases, their logs, and a scan that checks every page in the background.
+//! Threads of a database read pages at random places and change some of them.
 //!
 //! A transaction reads a page; one that changes the page writes it again and, where it waits for
 //! its commit, appends to the log of its database. The scan reads on at a rate of its own. The
@@ -217,7 +217,7 @@ mod tests {
         })
     }
 
-    /// A disk that serves any number at once: a thread's cycle is its pause, a read, and of
+    /// Checks a disk that serves any number at once. A thread's cycle is its pause, a read, and for
     /// the share that commits a write of the log, and its wait for those of other threads.
     fn near(found: &Measured<Served>, shape: Shape) -> bool {
         let (sum, s) = found.whole();

@@ -3,8 +3,8 @@
 //! Closed loops of 1,500 users for 90 minutes, and then, on the same node, shorter ones of 500
 //! to 2,500. Without the cache the node serves its volume in pass-through.
 //!
-//! Half of the sites, of the memory and the flash, and so of the time; users, think times, rates,
-//! latencies and seeks are the whole ones, since sites lie all over the disks.
+//! The size is a half: of the sites, of the memory and the flash, and so of the time. Users, think
+//! times, rates, latencies and seeks are the whole ones, since sites lie all over the disks.
 //!
 //! Not here: memory and processor of the clients, and the controller's own write cache,
 //! which reads do not use.
@@ -158,7 +158,7 @@ impl Scale {
         if quick { Scale::QUICK } else { Scale::FULL }
     }
 
-    /// A thirty-second part, with an eighth of the users and an eighth of their think time: the
+    /// A thirty-second part, with an eighth of the users and an eighth of their think time. The
     /// request rate is the same, and the data in flight is no larger a part of the memory.
     const fn load(quick: bool) -> Scale {
         if quick {

@@ -1,10 +1,10 @@
 //! Decision support over a storage network, without a cache, with a cache that warms, and with a
 //! warm cache.
 //!
-//! A hundredth of the database and of the flash, and so of the time; rates, latencies and
-//! seeks are the whole ones, since the database's pieces are spread over the whole volume.
-//! Without the cache the same node serves its volume in pass-through. In the end the storage
-//! system takes a snapshot and restores it, behind a cache that holds what came later.
+//! The size is a hundredth: of the database and of the flash, and so of the time. Rates, latencies
+//! and seeks are the whole ones, since the database's pieces are spread over the whole volume.
+//! Without the cache the same node serves its volume in pass-through. In the end the storage system
+//! takes a snapshot and restores it, behind a cache that holds later writes.
 
 use crate::ablation::{Part, names};
 use crate::choices::choose;

@@ -1,9 +1,9 @@
 //! A web server's pages on a file system: the files of a page, and the time to serve them.
 //!
-//! Files are log-normal around their mean, as in [`site`](crate::site). Each section of the
-//! site, a customer's own site or a directory, has a group of the file system to itself,
-//! drawn at random: ext3 spreads directories of the top level over the disk (Orlov's
-//! allocator). A page and its images are drawn uniformly from one section.
+//! Files are log-normal around their mean, as in [`site`](crate::site). Each section of the site, a
+//! customer's own site or a directory, has a group of the file system to itself. The group is drawn
+//! at random: ext3 spreads directories of the top level over the disk (Orlov's allocator). A page
+//! and its images are drawn uniformly from one section.
 //!
 //! Left out: processors in short supply; the machines here had many.
 

@@ -4,9 +4,9 @@
 //! host's page cache is empty before each. The disk is two drives that hotset's own RAID 1
 //! mirrors; the flash drives are alone.
 //!
-//! One thread has one read in flight. An I/O scheduler can order only the writes of the server's
-//! own log beside the reads. That log stayed with the system on the disks when the files moved to
-//! flash: there both schedulers are one run. One request is in flight to the disks, so that the
+//! One thread has one read in flight. Beside that read, an I/O scheduler can order only the writes
+//! of the server's own log. That log stayed with the system on the disks when the files moved to
+//! flash: on flash both schedulers are one run. One request is in flight to the disks, so that the
 //! scheduler chooses as much as it can.
 //!
 //! The client's own time is included: the printed rates and times leave no other for it.

@@ -1,7 +1,7 @@
 //! Published figures beside ours, row by row.
 //!
-//! Invariants: every printed figure has one row; a figure that the experiment does not measure, or
-//! one that it measures but that was not printed, is an error and not a gap.
+//! Invariants: every printed figure has one row. A figure that the experiment does not measure is
+//! an error and not a gap, and so is a measured one that was not printed.
 
 use crate::figures::{Bound, Figures, Status};
 use crate::spread::{interval, spans_one};

@@ -402,8 +402,8 @@ mod tests {
         }
     }
 
-    /// Pages of many users on a server that takes no time: N / Z of them a second, and their
-    /// number in an interval has its mean as its variance.
+    /// Checks the pages of many users on a server that takes no time: N / Z a second. The number of
+    /// pages in an interval has its mean as its variance.
     #[test]
     fn pages_arrive_as_poisson_has_it() {
         let load = load(100);

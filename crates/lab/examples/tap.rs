@@ -1,5 +1,5 @@
-//! Cost of recording for a request: reads of a device that answers at once, `bare`, with a tap that
-//! is `off`, or one that is `on`, to be counted by callgrind as the difference of two numbers of
+//! Cost of recording for a request: reads of a device that answers at once. The device is `bare`,
+//! has a tap that is `off`, or one that is `on`. Callgrind counts the difference of two numbers of
 //! reads: `valgrind --tool=callgrind target/release/examples/tap on 100000`.
 
 use block::{

@@ -3,11 +3,11 @@
 //!
 //! The cleaner is that of `writelog`, played through at the times of the writes. A batch is taken
 //! once its oldest write has waited for `gather`, or later, when the batch before is at the origin.
-//! A batch has the records that were there by then: of one interval in one segment if order is
-//! kept, else as many segments as a window may have. Of each block the newest version is written
-//! back, by address, and a flush follows. Then a note is written to the log.
+//! A batch has the records that were there by then. If order is kept, these are of one interval in
+//! one segment, else of as many segments as a window may have. Of each block the newest version is
+//! written back, by address, and a flush follows. Then a note is written to the log.
 //!
-//! The log has room for everything and writes never wait: those that would are counted.
+//! The log has room for everything and writes never wait: writes that would wait are counted.
 //!
 //! Invariants:
 //!     batches begin in the order of their writes, one after the other

@@ -1,8 +1,9 @@
 //! The share of the blocks written that is soon overwritten.
 //!
 //! Exact while at most [`EXACT_BLOCKS`] blocks are written within the time that counts. Beyond,
-//! blocks are sampled by a hash of their numbers, half as many each time that memory is full,
-//! and each counts for those that are left out (as SHARDS does, Waldspurger et al., FAST 2015).
+//! blocks are sampled by a hash of their numbers, half as many each time that memory is full. Each
+//! sampled block counts for those that are left out (as SHARDS does, Waldspurger et al., FAST
+//! 2015).
 //!
 //! Invariant: `last` has at most twice [`EXACT_BLOCKS`] blocks, each with a hash up to `limit`.
 

@@ -1,13 +1,13 @@
 //! The effect of write-back on a running volume, from the counters of its daemon.
 //!
-//! The speed of an origin is the speed that it has shown. With `c` requests in flight on average
-//! while the origin is busy (the sum of all latencies by the busy time: Little's law), a byte
-//! written takes its part of the latencies of writes by `c`, and a flush its latency by `c`. From
-//! these follow, for each mode, the bytes a second that the origin takes with the flushes of that
-//! mode, and the dirty data of that mode (`policy::written`).
+//! The speed of an origin is the speed that it has shown. Let `c` be the mean number of requests in
+//! flight while the origin is busy (the sum of all latencies by the busy time: Little's law). A
+//! byte written takes its part of the latencies of writes by `c`, and a flush its latency by `c`.
+//! From these follow, for each mode, the bytes a second that the origin takes with that mode's
+//! flushes, and the dirty data (`policy::written`).
 //!
 //! Left out, as the daemon does not count these: how soon blocks are overwritten, so that none is
-//! absorbed, and where blocks are, so that no writes are merged; the gain of sorting by address.
+//! absorbed; where blocks are, so that no writes are merged; the gain of sorting by address.
 
 use super::found::{Log, Mode, WriteBack};
 use super::rates::{Intervals, Rate};

@@ -2,8 +2,8 @@
 //! to their origins.
 //!
 //! Each volume is as its configuration has it (order, journal, limits, controllers), on small
-//! drives of the drill's own: on one for each device, and one for each array that is a part of the
-//! volume. The volume's pool takes everything, so that its reads need no origin.
+//! drives of the drill's own. Each device has one drive, and so has each array that is a part of
+//! the volume. The volume's pool takes everything, so that its reads need no origin.
 //!
 //! Not here: frontends, and volumes of other modes.
 
@@ -175,8 +175,8 @@ impl Volumes {
         each.max().unwrap_or(ANSWER_MAX)
     }
 
-    /// The longest time that a request may take: until a log device is lost, and then until the
-    /// origin has all dirty data, which takes `max_lag` at most.
+    /// The longest time that a request may take: until a log device is lost, and then until all
+    /// dirty data is written back. The write-back takes `max_lag` at most.
     pub(super) fn limit(&self, loss: Loss) -> Nanos {
         let lag = self.volumes.iter().map(|v| nanos(v.max_lag.value)).max();
         match loss {

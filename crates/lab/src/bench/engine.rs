@@ -1,5 +1,5 @@
-//! The engine on a real disk, without NBD: 4 KiB hits beside fio's io_uring
-//! engine on the very file that is the pool, and under one policy beside another.
+//! The engine on a real disk, without NBD: 4 KiB hits beside fio's io_uring engine on the very file
+//! of the pool, and under one policy beside another.
 
 use super::fio::{self, Load};
 use super::hits::POLICIES;
@@ -49,8 +49,8 @@ struct Plan {
     span: Duration,
 }
 
-/// Hits beside fio, and under one policy beside the other; `origin` is a file of at
-/// least 256 MiB, the pools are made: `pool` with each policy's name at its end.
+/// Measures hits beside fio, and under one policy beside the other. `origin` is a file of at least
+/// 256 MiB. The pools are made: `pool` with each policy's name at its end.
 pub fn rows(origin: &Path, pool: &Path, runs: usize, span: Duration) -> io::Result<Vec<Row>> {
     let pools = POLICIES.map(|policy| pool.with_extension(policy));
     for pool in &pools {

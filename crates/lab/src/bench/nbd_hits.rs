@@ -1,10 +1,10 @@
 //! Cost of a hit from the client's bytes to the reply's: 4 KiB reads of resident blocks over NBD,
 //! on a stream and a driver that complete at once.
 //!
-//! Everything that the process runs is counted: parsing, the limits of the
-//! connection, the gate, the engine, the meter on the pool device, the
-//! executor, the reply's header, and this client, which is a few instructions
-//! a request. Left out is the executor's part in receiving and sending.
+//! Everything that the process runs is counted: parsing, the limits of the connection, the gate,
+//! the engine, the meter on the pool device, the executor, and the reply's header. This client
+//! counts too, with a few instructions a request. Left out is the executor's part in receiving and
+//! sending.
 
 use super::nop::{drive, instructions};
 use super::{Goal, Row, alone, hits};

@@ -217,8 +217,8 @@ impl Life {
         self.gate.read(at * BLOCK, BLOCK as usize).await.map(drop)
     }
 
-    /// Loads the cache until `done` returns true for the share of hits in the last window and the
-    /// time since the opening began; returns the time and share of each window.
+    /// Loads the cache until `done` returns true. `done` gets the share of hits in the last window
+    /// and the time since the opening began. Returns the time and share of each window.
     async fn load(&self, done: impl Fn(f64, Nanos) -> bool) -> IoResult<Vec<(Nanos, f64)>> {
         let ended = Cell::new(false);
         let watch = async {

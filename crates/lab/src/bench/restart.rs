@@ -1,7 +1,7 @@
 //! Time of the real daemon to open a full pool, to close it, and to drop it. Pool and origin are
 //! sparse files.
 //!
-//! A pool is made full by its map alone: a daemon forms the pool and ends in order, and a
+//! A pool is made full by its map alone. A daemon forms the pool and ends in order. Then a
 //! checkpoint is written in which each slot holds a line of zeroes, as the origin does there. The
 //! counters of the next daemon show that all of the checkpoint was trusted. That daemon rewrites
 //! the map as daemons do, before anything is measured.

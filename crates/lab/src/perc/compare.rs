@@ -1,7 +1,7 @@
 //! Published figures beside ours, row by row.
 //!
-//! Every row says its worth: *blind* rows compare with a printed figure that no parameter was
-//! fitted to, *calibrated* ones with a figure that one was, and *shape* rows with the change of a
+//! Every row says its worth. *Blind* rows compare with a printed figure that no parameter was
+//! fitted to, *calibrated* ones with a figure that one was. *Shape* rows compare the change of a
 //! quantity.
 
 use super::loss::Loss;

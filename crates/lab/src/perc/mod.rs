@@ -1,9 +1,9 @@
 //! The published stress evaluation of two mirrored controllers, run again in virtual time: the gain
 //! of a second controller, and the cost of the loss of a drive.
 //!
-//! The set-up is the printed one: seven drives on each of two controllers with
-//! write-back caches; each controller's drives are a stripe, and the stripes are
-//! mirrored, by hotset's own arrays. One controller is one of the stripes.
+//! The set-up is the printed one: seven drives on each of two controllers with write-back caches.
+//! Each controller's drives are a stripe, and the stripes are mirrored, by hotset's own arrays. One
+//! controller is one of the stripes.
 //!
 //! `real` runs the sweep on files or a device of this machine, through fio.
 //!

@@ -7,8 +7,8 @@ use drives::catalogue::hdd::SAS10K_300;
 /// The one parameter that was fitted; see [`compare`].
 pub(super) const RATE_OUTER_MB_S: f64 = 157.0;
 
-/// The drive. The model of the evaluated drive was not printed; one of its size and time is taken,
-/// at the media rate that the printed throughput of sequential writes implies.
+/// The drive. The model of the evaluated drive was not printed. This one has its size and time, at
+/// the media rate that the printed throughput of sequential writes implies.
 pub(super) const DRIVE: HddParameters = HddParameters {
     rate_outer_mb_s: Figure::estimate(RATE_OUTER_MB_S, "fitted to 1045 MiB/s over 7 drives"),
     ..SAS10K_300

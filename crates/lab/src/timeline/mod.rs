@@ -1,5 +1,5 @@
-//! A write-back volume over time, in virtual time: a quiet load, a burst beyond what the origin
-//! takes, the loss of a device of the log, and a detach, each under load.
+//! A write-back volume over time, in virtual time: a quiet load, a burst beyond the origin's speed,
+//! the loss of a log device, and a detach, each under load.
 //!
 //! A whole node on the set-up of `hotset drill --set-up write-back`, with a larger origin, so that
 //! its heads have ways to go. Clients write 4 KiB at random places and flush each second.
