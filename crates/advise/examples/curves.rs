@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Streams of a million accesses of which each teaches something else.
+/// Streams of a million accesses, each to teach a different lesson.
 fn generated() -> Vec<(&'static str, Vec<u64>)> {
     let n = 1_000_000u64;
     let mut rng = fastrand::Rng::with_seed(1);

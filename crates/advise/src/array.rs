@@ -80,7 +80,7 @@ impl Array {
         pieces
     }
 
-    /// Has each drive make what it has answered durable: as many pieces as there are drives.
+    /// Flushes the answered writes of each drive: as many pieces as there are drives.
     pub(crate) fn flush(&mut self, now: Nanos, id: u64) {
         if self.in_flight == 0 {
             self.busy_since = now;
@@ -126,7 +126,7 @@ impl Array {
         self.bytes
     }
 
-    /// The time in which something was in flight.
+    /// The time with at least one request in flight.
     pub(crate) fn busy(&self) -> Nanos {
         self.busy
     }

@@ -1,4 +1,4 @@
-//! Why a volume is cached or not, as a page of one file with its heat map.
+//! The reasons why a volume is cached or not, as a page of one file with a heat map.
 
 use crate::page::{FIRST, GRID, INK, Page, SECOND, bytes, span, table, themed};
 use control::explained::Explained;

@@ -1,7 +1,7 @@
-//! What a user is advised: how large a pool should be, what is hot, what a trace would hit.
+//! Advice for users: how large a pool should be, which data is hot, which hits a trace would have.
 //!
-//! Policies and the engine are those that serve; what a size means is found by running
-//! them, never by a formula of its own.
+//! Policies and the engine are those that serve; the effect of a size is found by running them,
+//! never by a formula of its own.
 //!
 //! Not here: where profiles come from (`policy`), trace formats (`trace`), the command line.
 

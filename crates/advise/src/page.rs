@@ -1,10 +1,10 @@
-//! Pages of one file that work without a network, light or dark as the reader
-//! has it, and charts that take their colours from the page.
+//! Pages of one file that work without a network, light or dark as the reader prefers, and charts
+//! that take their colours from the page.
 
 use plotters::style::RGBColor;
 use std::fmt::Write;
 
-/// What charts draw text and axes with; the page says which colours these are.
+/// Stand-in colour of text and axes in charts; the page names the real colour.
 pub const INK: RGBColor = RGBColor(1, 1, 1);
 /// Lines that guide the eye.
 pub const GRID: RGBColor = RGBColor(1, 1, 2);
@@ -12,7 +12,7 @@ pub const GRID: RGBColor = RGBColor(1, 1, 2);
 pub const FIRST: RGBColor = RGBColor(1, 1, 3);
 /// The second series.
 pub const SECOND: RGBColor = RGBColor(1, 1, 4);
-/// What is to be noticed.
+/// Colour of marks for the reader's attention.
 pub const MARK: RGBColor = RGBColor(1, 1, 5);
 /// The page itself.
 pub const PAPER: RGBColor = RGBColor(1, 1, 6);
@@ -26,7 +26,7 @@ const NAMES: [(RGBColor, &str); 6] = [
     (PAPER, "paper"),
 ];
 
-/// What a drawing that stands alone has in their stead: the page's light colours.
+/// Colours of a drawing that stands alone, in place of the stand-ins: the page's light colours.
 const LIGHT: [&str; 6] = [
     "#1d2730", "#d9dfe4", "#1769aa", "#c2571a", "#a3195b", "#ffffff",
 ];
@@ -115,7 +115,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// With a title, and a line below it.
+    /// A page with a title, and a line below the title.
     pub fn new(title: &str, below: &str) -> Page {
         let (title, below) = (escape(title), escape(below));
         let body = format!("<h1>{title}</h1>\n<p class=\"soft\">{below}</p>\n");
@@ -141,7 +141,7 @@ impl Page {
         self.body += "</dl>\n</section>\n";
     }
 
-    /// What is to be kept in mind; nothing if there is nothing.
+    /// Warnings; no section without any.
     pub fn warnings(&mut self, warnings: &[String]) {
         if warnings.is_empty() {
             return;

@@ -1,8 +1,8 @@
 //! Sends a trace to devices, in any world: a simulated one or this one.
 //!
-//! At recorded times the load is open: a request is sent when it is due whether
-//! earlier ones have ended or not, and its latency counts from when it was due.
-//! A device that falls behind shows it, instead of slowing the load down.
+//! At recorded times the load is open: a request is sent at its due time even if earlier ones have
+//! not ended. Its latency counts from the due time. A device that falls behind shows the delay,
+//! instead of slowing the load down.
 
 use block::{Device, Env, Fua, Gate, IoResult, Nanos, Shared};
 use futures_util::future::join_all;
@@ -14,29 +14,29 @@ use trace::{Op, Reader, Record};
 /// Requests in flight at recorded times; later ones wait, and their wait counts.
 const IN_FLIGHT_MAX: u64 = 1024;
 
-/// When requests are sent.
+/// Pace of the requests.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Pace {
-    /// At the trace's times, so many times as fast.
+    /// Recorded times of the trace, so many times as fast.
     Recorded(f64),
-    /// So many at a time, each when another has ended.
+    /// Number of requests at a time; each is sent when another has ended.
     Depth(u32),
 }
 
-/// How a trace is sent.
+/// Options of a replay.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// When requests are sent.
+    /// Pace of the requests.
     pub pace: Pace,
     /// Requests at the beginning that are sent but not counted.
     pub skip: u64,
-    /// Whether writes are sent.
+    /// True to send writes.
     pub writes: bool,
     /// No request is begun after this time.
     pub span_max: Nanos,
 }
 
-/// What became of it. Latencies are in nanoseconds, of requests that succeeded.
+/// Result of a replay. Latencies are in nanoseconds, of requests that succeeded.
 #[derive(Clone, Debug)]
 pub struct Figures {
     /// Latency of reads.
@@ -49,11 +49,11 @@ pub struct Figures {
     pub writes_left_out: u64,
     /// Requests that failed.
     pub failed: u64,
-    /// Why the first of them did.
+    /// Cause of the first failure.
     pub failure: Option<String>,
-    /// Requests sent later than they were due because too many were in flight.
+    /// Requests sent after their due time because too many were in flight.
     pub late: u64,
-    /// From the first request to the end of the last.
+    /// Time from the first request to the end of the last.
     pub span: Nanos,
 }
 
@@ -74,7 +74,7 @@ impl Default for Figures {
     }
 }
 
-/// A trace on its way to devices.
+/// A replay of a trace to devices.
 pub struct Replay<D, F, C> {
     env: Env,
     options: Options,
@@ -83,7 +83,7 @@ pub struct Replay<D, F, C> {
     target: F,
     /// Called when counting begins.
     counting: C,
-    /// What writes write: cut to length.
+    /// Data of writes: cut to length.
     data: Shared,
     read: Cell<u64>,
     began: Nanos,
@@ -99,8 +99,8 @@ where
     F: Fn(u32) -> Gate<D> + 'static,
     C: Fn() + 'static,
 {
-    /// Prepares to send what `reader` yields to the device that `target` gives
-    /// for each volume. `fill` makes what is written.
+    /// Prepares to send the records of `reader` to the device that `target` gives for each volume.
+    /// `fill` makes the data of writes.
     pub async fn new(
         env: Env,
         reader: Reader,
@@ -127,7 +127,7 @@ where
         })
     }
 
-    /// Sends it all. `Err` is why the trace could not be read on.
+    /// Sends the whole trace. `Err` is the reason why the trace could not be read on.
     pub async fn run(self: Rc<Self>) -> Result<Figures, String> {
         match self.options.pace {
             Pace::Depth(depth) => {
@@ -143,12 +143,12 @@ where
         Ok(figures)
     }
 
-    /// How many requests were taken from the trace.
+    /// Number of requests taken from the trace.
     pub fn progress(&self) -> u64 {
         self.read.get()
     }
 
-    /// The next request to send, and whether it counts.
+    /// The next request to send, and true if the request counts.
     fn next(&self) -> Option<(Record, bool)> {
         loop {
             let over = self.env.timer.now().since(self.began) >= self.options.span_max;

@@ -1,13 +1,14 @@
-//! How large the pool should be: what a [`Profile`] of a trace or of a running
-//! volume means for hits, latency, the origin's load, wear and cost.
+//! The size of the pool: the meaning of a [`Profile`] of a trace or of a running volume for hits,
+//! latency, the origin's load, wear and cost.
 //!
-//! One estimator says what a size hits, in the curve, in the table and for what is recommended:
-//! for a trace a [`replay`] with the policy, for a volume what it and its devices have shown
-//! ([`volume`]). An [`Estimate`] adds models of the devices, or what these have shown.
+//! One estimator gives the hits of a size, in the curve, in the table and for the recommendation.
+//! For a trace the estimator is a [`replay`] with the policy; for a volume, the figures shown by
+//! its cache and its devices ([`volume`]). An [`Estimate`] adds models of the devices, or the
+//! figures that these have shown.
 //!
 //! Invariant: the recommended size has [`PLATEAU_SHARE`] of the hits of the largest.
 //!
-//! Not here: where the profile comes from, and who prints the advice.
+//! Not here: the source of the profile, and the printing of the advice.
 
 mod page;
 mod price;
@@ -24,35 +25,33 @@ use policy::profile::{Profile, Profiler, blocks, part_bytes};
 use serde::Serialize;
 use trace::Record;
 
-/// The recommended size has at least this share of the hits that the largest, which holds all
-/// that was touched, would have.
+/// Least share of the largest size's hits that the recommended size has. The largest size holds all
+/// that was touched.
 const PLATEAU_SHARE: f64 = 0.95;
-/// What was observed for less than this may be a warm-up, or one job of many: nothing is said of
-/// wear and cost.
+/// A shorter observation may be a warm-up, or one job of many: no advice on wear and cost.
 const SPAN_SECONDS_MIN: f64 = 3600.0;
-/// With more accesses than this to what was never touched before, little is
-/// known of reuse.
+/// Share of accesses to lines never touched before, above which little is known of reuse.
 const COLD_SHARE_MAX: f64 = 0.5;
-/// With more lines than this touched for the first time in the last quarter of
-/// the time, the working set has not been seen whole.
+/// Share of lines touched for the first time in the last quarter of the time, above which the
+/// working set has not been seen whole.
 const GROWTH_SHARE_MAX: f64 = 0.2;
 /// Half of the width of a band that says little.
 const ERROR_MAX: f64 = 0.05;
 
-/// What a pool of some size would have hit.
+/// Expected hits of one pool size.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Hits {
     /// The size.
     pub pool_bytes: u64,
-    /// Share of 4 KiB blocks read that it serves.
+    /// Share of 4 KiB blocks read that the pool serves.
     pub hit_ratio: f64,
-    /// Half the width of a band that holds the true value in 19 cases of 20, as far as it rests
-    /// on samples.
+    /// Half the width of a band that holds the true value in 19 cases of 20, as far as the error
+    /// comes from sampling.
     pub error: f64,
 }
 
-/// What a pool of some size is expected to do. Rates are zero, latencies those
-/// of a single request, if nothing is known of times.
+/// Expected behaviour of one pool size. Without known times, rates are zero and latencies those of
+/// a single request.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Estimate {
     /// Share of 4 KiB blocks read that the pool serves.
@@ -61,26 +60,26 @@ pub struct Estimate {
     pub latency_us_mean: f64,
     /// The latency that 99% of requests stay within.
     pub latency_us_p99: f64,
-    /// What the origin has to serve, writes included.
+    /// Bytes a second that the origin has to serve, writes included.
     pub origin_bytes_per_second: f64,
     /// The part of the time in which the origin is busy, if that is known.
     pub origin_busy: Option<f64>,
     /// The origin could not keep up with the times of the trace.
     pub saturated: bool,
-    /// What is written to the pool.
+    /// Bytes a second written to the pool.
     pub pool_written_bytes_per_second: f64,
 }
 
 /// One size of pool.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Outcome {
-    /// Which size this is: `without`, `half`, `now`, `double`, `recommended`.
+    /// Label of the size: `without`, `half`, `now`, `double`, `recommended`.
     pub label: &'static str,
     /// The size.
     pub pool_bytes: u64,
-    /// What it is expected to do, if that is known.
+    /// Expected behaviour, if known.
     pub estimate: Option<Estimate>,
-    /// What it costs; nothing of what was observed for less than an hour.
+    /// Cost; none after an observation of less than an hour.
     pub cost: Option<Cost>,
 }
 
@@ -89,7 +88,7 @@ pub struct Outcome {
 pub struct Advice {
     /// The trace or the volume.
     pub source: String,
-    /// What the estimates rest on.
+    /// Basis of the estimates.
     pub basis: String,
     /// The policy that the estimates are for.
     pub policy: String,
@@ -97,21 +96,21 @@ pub struct Advice {
     pub footprint_bytes: u64,
     /// Share of accesses that an endless pool would hit.
     pub cacheable_share: f64,
-    /// What sizes hit, the smallest first; the last holds all that was touched.
+    /// Hits by size, the smallest first; the last size holds all that was touched.
     pub curve: Vec<Hits>,
     /// Sizes side by side.
     pub sizes: Vec<Outcome>,
-    /// Why not to rely on this, if there is a reason, and what is not known.
+    /// Reasons against relying on this advice, and what is not known.
     pub warnings: Vec<String>,
-    /// What was asked for, and the working set.
+    /// Requests, and the working set.
     pub profile: Profile,
-    /// What the costs were computed with.
+    /// Prices of the costs.
     pub prices: PriceBook,
-    /// What write-back would bring; nothing of a daemon that does not count writes.
+    /// Effect of write-back; none if the daemon does not count writes.
     pub write_back: Option<WriteBack>,
 }
 
-/// What the advice is about.
+/// Subject of the advice.
 #[derive(Clone, Debug)]
 pub struct Subject {
     /// See [`Advice::source`].
@@ -120,7 +119,7 @@ pub struct Subject {
     pub basis: String,
     /// See [`Advice::policy`].
     pub policy: String,
-    /// The pool there is, if there is one.
+    /// The existing pool, if there is one.
     pub pool_bytes: Option<u64>,
 }
 
@@ -171,7 +170,7 @@ pub fn profile<E>(
     Ok(profiler.profile())
 }
 
-/// The smallest size of the curve that hits nearly what the largest does.
+/// The smallest size of the curve with nearly the hits of the largest.
 fn recommended(curve: &[Hits]) -> Option<&Hits> {
     let enough = PLATEAU_SHARE * curve.last()?.hit_ratio;
     curve.iter().find(|size| size.hit_ratio >= enough)
@@ -307,7 +306,7 @@ mod tests {
         PriceBook::parse(EXAMPLE_PRICES).unwrap()
     }
 
-    /// What LRU hits of a profile.
+    /// Hits of LRU, from a profile.
     pub(super) fn lru(profile: &Profile) -> Vec<Hits> {
         let curve = profile.curve.iter().map(|point| Hits {
             pool_bytes: point.lines * profile.line_bytes,

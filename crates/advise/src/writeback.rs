@@ -1,11 +1,11 @@
-//! What write-back would bring for a volume, and how large its log should be: from the writes
-//! and flushes of a trace, in one pass and in bounded memory, or from what the daemon has counted
-//! of a running volume (`volume`).
+//! The effect of write-back on a volume, and the size of its log. Sources are the writes and
+//! flushes of a trace, in one pass and in bounded memory, or the daemon's counters of a running
+//! volume (`volume`).
 //!
-//! What each order of write-back gives the origin is played through (`lane`) with the limits of
-//! a volume that is not configured otherwise, above all a `max_lag` of 30 s.
+//! The load of each order of write-back on the origin is played through (`lane`). The limits are
+//! those of a volume that is not configured otherwise, above all a `max_lag` of 30 s.
 //!
-//! Not here: how writes compare in latency, which no trace has; what hits the pool (`sizing`).
+//! Not here: how writes compare in latency, which no trace has; hits of the pool (`sizing`).
 
 mod found;
 mod lane;
@@ -33,11 +33,11 @@ use trace::{Op, Record};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 const SEGMENT_BYTES: u64 = SEGMENT_BLOCKS as u64 * BLOCK;
-/// Pacing begins at half of the room, and a window has a quarter of it: as `writelog`.
+/// Pacing begins at half of the room, and a window takes a quarter of the room: as `writelog`.
 const PACED: u64 = 2;
 const WINDOWS: u64 = 4;
-/// Beside the room: the superblocks, four segments that are reserved, and one of which a part
-/// is done.
+/// Room beside that for data: the superblocks, four reserved segments, and one segment that is
+/// partly done.
 const BESIDE_BYTES: u64 = 6 * SEGMENT_BYTES;
 /// The smallest device that a log or a journal may have.
 const DEVICE_BYTES_MIN: u64 = 9 << 20;
@@ -56,7 +56,7 @@ pub struct Collector {
     writes: u64,
     forced: u64,
     flushes: u64,
-    /// Those seen, [`VOLUMES_MAX`] at most.
+    /// Volumes seen, [`VOLUMES_MAX`] at most.
     volumes: Vec<u32>,
     rates: Rates,
     intervals: IntervalCounts,
@@ -66,7 +66,8 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// For an origin that takes so much; `Err` if its model has impossible parameters.
+    /// Creates a collector for an origin of such a rate; `Err` if its model has impossible
+    /// parameters.
     pub fn new(takes: &Takes) -> IoResult<Collector> {
         Ok(Collector {
             began: None,
@@ -84,7 +85,7 @@ impl Collector {
         })
     }
 
-    /// A request or a flush; none is earlier than the one before.
+    /// Adds a request or a flush; none is earlier than the one before.
     pub fn add(&mut self, record: &Record) {
         let began = *self.began.get_or_insert(record.time);
         let now = record.time.since(began);
@@ -117,7 +118,7 @@ impl Collector {
         }
     }
 
-    /// The place of a volume among those seen; what is too many shares the last.
+    /// The place of a volume among those seen; volumes beyond the limit share the last.
     fn volume(&mut self, volume: u32) -> u64 {
         let seen = self.volumes.iter().position(|other| *other == volume);
         let place = seen.unwrap_or_else(|| {
@@ -129,7 +130,7 @@ impl Collector {
         place as u64
     }
 
-    /// What came out.
+    /// Returns the result.
     pub fn finish(self) -> WriteBack {
         let seconds = self.last.as_secs_f64();
         let timed = seconds > 0.0;
@@ -175,7 +176,7 @@ fn mode(name: &'static str, seconds: f64, (sums, end): (Sums, Nanos), batches: u
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
     let carried_bytes = (sums.carried * BLOCK) as f64;
     let busy = sums.busy.as_secs_f64();
-    // What is owed at the end is carried after it.
+    // Data that is dirty at the end is written back after the end.
     let whole = seconds.max(end.as_secs_f64());
     let held_bytes_max = sums.log_owed_max * BLOCK;
     let batch_bytes_max = sums.log_batch_max * BLOCK;
@@ -202,15 +203,15 @@ fn mode(name: &'static str, seconds: f64, (sums, end): (Sums, Nanos), batches: u
     }
 }
 
-/// What a device of a log has to have that holds so much at most, and so much in a batch, of
-/// which one has `1 / batches` of the room.
+/// Size of a log device that holds at most so many bytes, of which so many in one batch. A batch
+/// has `1 / batches` of the room.
 fn device_bytes(held_bytes_max: u64, batch_bytes_max: u64, batches: u64) -> u64 {
     let room = (PACED * held_bytes_max).max(batches * batch_bytes_max);
     let device = room.next_multiple_of(SEGMENT_BYTES) + BESIDE_BYTES;
     device.max(DEVICE_BYTES_MIN)
 }
 
-/// As `coalesced`, by a journal that gets all of it before.
+/// As `coalesced`, but with a journal that gets all writes before the origin.
 fn journaled(coalesced: &Mode) -> Mode {
     let mut journaled = Mode {
         mode: "journaled",

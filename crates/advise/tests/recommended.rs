@@ -1,5 +1,5 @@
-//! What is recommended of recorded traces, by replay, where `HOTSET_SHARED` names the folder that
-//! holds them.
+//! The recommendation for recorded traces, by replay, where `HOTSET_SHARED` names the folder with
+//! the traces.
 
 use advise::sizing::replay::{Devices, hits, replay};
 use advise::sizing::{profile, sizes};

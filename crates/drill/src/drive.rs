@@ -1,4 +1,4 @@
-//! One drive of the drills on this machine: how it is given, and pulled.
+//! One drive of the drills on this machine: start and pull.
 
 use super::row::to_message;
 use block::Sectors;
@@ -9,18 +9,18 @@ use testbed::attached::{self, Attached};
 use testbed::namespace;
 use testbed::server::Server;
 
-/// What stands for drives. What was written to one stays when it is pulled.
+/// Stand-in for drives. Written data stays on a drive when the drive is pulled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// NBD servers, processes that are killed.
     Nbd,
-    /// Loop devices, on files whose file system is killed under them: all that is
-    /// asked of one that is open fails, and it comes back as another device.
+    /// Loop devices, on files of a file system that is killed under them: all requests to an open
+    /// one fail, and the device comes back as another.
     Loop,
 }
 
 impl Kind {
-    /// What is missing here for such drives.
+    /// Names a missing requirement of such drives.
     pub fn obstacle(self) -> Option<String> {
         match self {
             Kind::Nbd => None,
@@ -28,7 +28,7 @@ impl Kind {
         }
     }
 
-    /// What this thread needs before it gives such drives.
+    /// Prepares this thread for giving such drives.
     pub(super) fn prepare(self) -> Result<(), String> {
         match self {
             Kind::Nbd => Ok(()),
@@ -36,7 +36,7 @@ impl Kind {
         }
     }
 
-    /// Where a configuration finds the drive `name` of `directory`.
+    /// The configuration's line for the place of the drive `name` of `directory`.
     pub(super) fn source(self, directory: &Path, name: &str) -> String {
         match self {
             Kind::Nbd => format!(
@@ -48,12 +48,12 @@ impl Kind {
     }
 }
 
-/// The file that holds what the drive does.
+/// The file with the content of the drive.
 pub(super) fn image(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!("{name}.img"))
 }
 
-/// Leads to the loop device of the drive while it is there.
+/// Link to the loop device of the drive while the device is there.
 fn link(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!("{name}.device"))
 }
@@ -64,7 +64,7 @@ pub(super) struct Drive {
     attached: Option<(Attached, PathBuf)>,
 }
 
-/// The directory of a drill, made if missing, without what an earlier daemon kept there.
+/// Makes the directory of a drill if missing, and removes the files of an earlier daemon there.
 pub(super) fn fresh(directory: &Path) -> Result<PathBuf, String> {
     fs::create_dir_all(directory).map_err(to_message)?;
     let directory = directory.canonicalize().map_err(to_message)?;
@@ -93,7 +93,7 @@ impl Drive {
             Kind::Nbd => None,
             Kind::Loop => {
                 let fuse = directory.join(format!("{name}.fuse"));
-                // Nothing may be answered from the page cache once it is pulled.
+                // After the pull the page cache may answer no request.
                 let attached = Attached::new(&server.uri, &fuse, &["--direct-io=on"])?;
                 let link = link(directory, name);
                 // Of an earlier run that was killed.
@@ -105,17 +105,17 @@ impl Drive {
         Ok(Drive { server, attached })
     }
 
-    /// Leaves what is asked of it without an answer.
+    /// Leaves requests to the drive without an answer.
     pub(super) fn stop(&self) -> Result<(), String> {
         self.server.signal(libc::SIGSTOP).map_err(to_message)
     }
 
-    /// Answers it.
+    /// Answers requests again.
     pub(super) fn go_on(&self) -> Result<(), String> {
         self.server.signal(libc::SIGCONT).map_err(to_message)
     }
 
-    /// Pulls it: what is in flight to it, or asked of it later, fails.
+    /// Pulls the drive: requests in flight and later ones fail.
     pub(super) fn pull(self) -> Result<(), String> {
         if let Some((attached, link)) = self.attached {
             fs::remove_file(link).map_err(to_message)?;

@@ -1,11 +1,10 @@
 //! Availability drills: parts of a mirrored server, or of a write-back volume, are pulled,
 //! with and without load, and come back.
 //!
-//! What is drilled is a configuration's arrays (`setup`), the published set-up's
-//! unless another is given, and its write-back volumes (`write_back`), on drives of the
-//! drill's own. One script runs on a real daemon (`real`) whose drives are NBD servers of their
-//! own processes, or loop devices (`drive`), and, with the feature `simulated`, in the simulated
-//! world (`sim`).
+//! Drilled are a configuration's arrays (`setup`), the published set-up's unless another is given,
+//! and its write-back volumes (`write_back`), on drives of the drill's own. One script runs on a
+//! real daemon (`real`), on drives that are NBD servers of their own processes, or loop devices
+//! (`drive`). With the feature `simulated` the same script runs in the simulated world (`sim`).
 //!
 //! Not here: unplugging disks of a machine.
 
@@ -40,8 +39,8 @@ pub fn simulated(setup: &Setup, seed: u64, done: &dyn Fn(&Row)) -> Result<Vec<Ro
     all.inspect(|row| row.iter().for_each(done)).collect()
 }
 
-/// Runs every cell of `setup` on a daemon of `program` whose drives are of `kind`, with
-/// files in `directory`, which is made if missing; `done` hears of each.
+/// Runs every cell of `setup` on a daemon of `program` with drives of `kind`, with files in
+/// `directory`, which is made if missing; `done` hears of each.
 pub fn real(
     setup: &Setup,
     kind: DriveKind,
@@ -50,7 +49,7 @@ pub fn real(
     done: &dyn Fn(&Row),
 ) -> Result<Vec<Row>, String> {
     let volumes = setup.write_back();
-    // A log has its devices in this machine, whatever the rest is.
+    // A log has its devices in this machine, wherever the other drives are.
     let most = match volumes.is_empty() {
         true => kind,
         false => DriveKind::Loop,
@@ -68,7 +67,7 @@ pub fn real(
         };
         let row = ready.run(cell)?;
         done(&row);
-        // A spare that took a place is not where the next cell has it.
+        // A spare that took a place is not where the next cell has the spare.
         if row.is_right() && !setup.has_spares() {
             stage = Some(ready);
         }
@@ -115,13 +114,13 @@ mod tests {
     #[test]
     fn other_arrays_are_drilled_as_well() {
         for (arrays, cells) in [
-            // Half of it is lost at once, and a spare takes a place.
+            // Half of the array is lost at once, and a spare takes a place.
             (
                 array("r", "raid10", "'a0','a1','b0','b1'") + "spares = ['b2']\n",
                 8,
             ),
             (array("r", "raid5", "'a0','a1','b0','b1'"), 4),
-            // What is within stops, and is reassembled.
+            // An inner array stops, and is reassembled.
             (
                 array("x", "raid5", "'a0','a1','a2'")
                     + &array("y", "raid5", "'b0','b1','b2'")

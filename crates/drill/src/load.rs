@@ -1,7 +1,7 @@
-//! What clients do during a drill, and whether every byte is as they left it.
+//! The clients' work during a drill, and the check that every byte is as they left it.
 //!
-//! Each worker has blocks of its own, so that what a block must hold is known at
-//! any time. A write that failed may have happened or not.
+//! Each worker has blocks of its own, so that the expected content of a block is known at any time.
+//! A write that failed may have happened or not.
 //!
 //! Invariant: while reads are narrowed, none is asked for that an origin would have to answer.
 
@@ -15,19 +15,19 @@ pub const BLOCK_BYTES: usize = 4096;
 const RUN_BLOCKS: u64 = 64;
 /// Requests at one time on each volume.
 const WORKERS: u64 = 4;
-/// How often the end of the workers is looked for.
+/// Interval of checks for the end of the workers.
 const LOOK: Nanos = Nanos::from_millis(1);
 /// The width of a point of the time line.
 pub const POINT: Nanos = Nanos::from_millis(250);
 
-/// How clients go about it.
+/// Habits of clients.
 #[derive(Clone, Copy)]
 pub struct Habit {
-    /// What a worker rests between requests.
+    /// Pause of a worker between requests.
     pub rest: Nanos,
     /// One of so many requests is a flush; none is, if 0.
     pub flush_every: u32,
-    /// Blocks at the beginning of a volume that are only read once they are filled.
+    /// Blocks at the beginning of a volume that are only read once filled.
     pub quiet_blocks: u64,
 }
 
@@ -41,22 +41,22 @@ impl Default for Habit {
     }
 }
 
-/// What clients may read.
+/// Blocks that clients may read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Reads {
     All,
-    /// What is only read.
+    /// Blocks that are only read.
     Quiet,
-    /// That, and what was written since.
+    /// Blocks that are only read, and those written since.
     Since(Nanos),
 }
 
-/// What was seen.
+/// Observations of a load.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     pub longest: Nanos,
     pub errors: u64,
-    /// What was wrong first.
+    /// First error seen.
     pub error: Option<String>,
     pub wrong_bytes: u64,
     pub reads: u64,
@@ -65,12 +65,12 @@ pub struct Seen {
     pub line: Vec<(u32, u32)>,
 }
 
-/// What a block holds: the version last acknowledged, and one that may be.
+/// Content of a block: the version last acknowledged, and one that may be there.
 #[derive(Clone, Copy, Default)]
 struct Held {
     version: u32,
     maybe: Option<u32>,
-    /// When that version was acknowledged.
+    /// Time at which that version was acknowledged.
     written: Nanos,
 }
 
@@ -91,10 +91,10 @@ impl Held {
     }
 }
 
-/// A volume, and what is known of it.
+/// A volume, and its known content.
 struct Volume {
     number: u64,
-    /// While it is served.
+    /// The device while the volume is served.
     device: RefCell<Option<BoxDevice>>,
     blocks: u64,
     held: RefCell<Vec<Held>>,
@@ -136,7 +136,7 @@ impl Volume {
         }
     }
 
-    /// Bytes of `data`, read from `block`, that are not what they must be.
+    /// Counts the bytes of `data`, read from `block`, that differ from the expected content.
     fn wrong(&self, block: u64, data: &[u8]) -> u64 {
         let held = self.held.borrow()[block as usize];
         let mut expected = [0; BLOCK_BYTES];
@@ -246,7 +246,7 @@ impl Load {
         }
     }
 
-    /// Reads all content that may be read, and compares it.
+    /// Reads all content that may be read, and compares the bytes.
     pub async fn verify(&self) {
         for volume in &self.volumes {
             for first in (0..volume.blocks).step_by(RUN_BLOCKS as usize) {
@@ -267,7 +267,7 @@ impl Load {
         }
     }
 
-    /// Compares what the origin of each volume holds by itself.
+    /// Compares the content of each volume's origin by itself.
     pub fn verify_origins(&self, images: &[Vec<u8>]) {
         for (volume, image) in self.volumes.iter().zip(images) {
             let blocks = image.chunks_exact(BLOCK_BYTES).take(volume.blocks as usize);
@@ -279,7 +279,7 @@ impl Load {
         }
     }
 
-    /// Notes what is wrong of a block that was read.
+    /// Notes the wrong bytes of a block that was read.
     fn compare(&self, volume: &Volume, block: u64, data: &[u8], whose: &str) {
         let wrong = volume.wrong(block, data);
         if wrong > 0 {
@@ -295,7 +295,7 @@ impl Load {
         }
     }
 
-    /// Notes the end of a request; whether it succeeded.
+    /// Notes the end of a request; returns true if the request succeeded.
     fn ended(&self, began: Nanos, result: IoResult) -> bool {
         let took = self.env.timer.now() - began;
         let mut seen = self.seen.borrow_mut();
@@ -340,7 +340,7 @@ impl Load {
         }
     }
 
-    /// Ends it, once every request has been answered.
+    /// Ends the load, once every request has been answered.
     pub async fn stop(&self) {
         self.running.set(false);
         while self.workers.get() > 0 {

@@ -1,14 +1,14 @@
-//! The script of every cell, in whichever world it is played.
+//! The script of every cell, in whichever world the cell is played.
 
 use super::load::{Habit, Load};
 use super::row::{Detail, Row, to_message};
 use super::setup::{Cell, Setup};
 use block::{BoxDevice, Env, Nanos, Timer};
 
-/// The load before something is pulled.
+/// Time of the load before the loss.
 pub(super) const BEFORE: Nanos = Nanos::from_secs(1);
 
-/// How long it may take until all is whole again.
+/// Time limit until all is whole again.
 pub(super) const SETTLE_MAX: Nanos = Nanos::from_secs(120);
 
 /// Members of arrays, or drives, with their reads and writes so far.
@@ -16,20 +16,20 @@ pub(super) type Counts = Vec<(String, u64, u64)>;
 
 /// The world that a drill runs in.
 pub(super) trait Site {
-    /// Pulls what the cell says.
+    /// Pulls the drives of the cell.
     async fn pull(&self) -> Result<(), String>;
-    /// Puts it back.
+    /// Puts the drives back.
     async fn give_back(&self) -> Result<(), String>;
-    /// Whether every array is whole.
+    /// Tests for every array being whole.
     async fn is_whole(&self) -> Result<bool, String>;
-    /// In how many places the copies of each array differ.
+    /// Counts the places in which the copies of each array differ.
     async fn scrub(&self) -> Result<Vec<(String, u64)>, String>;
-    /// What members have done.
+    /// Counts the members' requests so far.
     async fn counts(&self) -> Result<Counts, String>;
 }
 
-/// Whether every array of `setup` is whole, and what the members of those that are part
-/// of no other have done.
+/// Returns true if every array of `setup` is whole, and the counts of the members of those arrays
+/// that are part of no other.
 pub(super) fn look(setup: &Setup, arrays: &[control::status::Array]) -> (bool, Counts) {
     // One within another that could not be assembled is not among them.
     let all = arrays.len() == setup.arrays().len();
@@ -87,7 +87,7 @@ pub(super) async fn play(
     let mut is_whole = settle(timer, site).await?;
     let differ = match is_whole {
         true => match site.scrub().await {
-            // It was the first to ask for a part that had been away.
+            // This scrub was the first request to a part that had been away.
             Err(_) if !site.is_whole().await? => {
                 is_whole = settle(timer, site).await?;
                 site.scrub().await
@@ -128,7 +128,7 @@ pub(super) async fn play(
     })
 }
 
-/// Waits until every array is whole; whether they are.
+/// Waits until every array is whole; returns false after the time limit.
 async fn settle(timer: &Timer, site: &impl Site) -> Result<bool, String> {
     let since = timer.now();
     loop {
@@ -140,7 +140,7 @@ async fn settle(timer: &Timer, site: &impl Site) -> Result<bool, String> {
     }
 }
 
-/// What members did a second, before the loss and during it.
+/// Requests a second of members, before the loss and during the loss.
 pub(super) fn rates(
     snapshots: &[Counts],
     before_s: f64,

@@ -1,5 +1,5 @@
-//! The drill's world on this machine: a daemon whose drives are pulled by killing
-//! the processes behind them.
+//! The drill's world on this machine: a daemon and its drives, which are pulled by killing the
+//! processes behind them.
 
 use super::drive::{Drive, Kind, fresh};
 use super::play::{Counts, Site, look, play};
@@ -145,7 +145,7 @@ impl Stage {
     }
 }
 
-/// What the thread with the servers is to do for the one with the load.
+/// Jobs of the thread with the servers, for the thread with the load.
 enum Job {
     Pull,
     GiveBack,
@@ -160,7 +160,7 @@ struct Answer {
     differ: Vec<(String, u64)>,
 }
 
-/// The thread with the servers, as the script sees it.
+/// The thread with the servers, in the view of the script.
 struct Other(Remote<Job, Answer>);
 
 impl Site for Other {

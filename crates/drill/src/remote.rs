@@ -1,4 +1,4 @@
-//! What the drills on this machine share: a daemon, and clients on a thread of their own.
+//! Shared parts of the drills on this machine: a daemon, and clients on a thread of their own.
 
 use super::row::to_message;
 use block::{Env, Nanos};
@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use testbed::tools::bound;
 use uring::{Options, Uring, UringDriver};
 
-/// How long a daemon may take to serve, and to end.
+/// Time limits of a daemon, to serve and to end.
 const START_MAX: Duration = Duration::from_secs(60);
 const STOP_MAX: Duration = Duration::from_secs(120);
-/// How often it is looked whether it does.
+/// Interval of checks for both.
 const PERIOD: Duration = Duration::from_millis(50);
-/// How often an answer of the other thread is looked for.
+/// Interval of checks for an answer of the other thread.
 const LOOK: Nanos = Nanos::from_millis(2);
 
 /// A daemon on the configuration `hotset.toml` of a directory; killed if dropped.
@@ -30,14 +30,14 @@ pub(super) struct Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
 impl Daemon {
-    /// Starts `program`; returns once it answers.
+    /// Starts `program`; returns once the daemon answers.
     pub(super) fn start(program: &Path, directory: &Path) -> Result<Daemon, String> {
         let log = File::create(directory.join("log")).map_err(to_message)?;
         let mut daemon = bound(program);
@@ -67,7 +67,7 @@ impl Daemon {
         Client::connect(&self.directory.join("control")).map_err(to_message)
     }
 
-    /// How it stands.
+    /// Reads the status of the daemon.
     pub(super) fn status(&self) -> Result<Status, String> {
         self.client()?.status().map_err(to_message)
     }
@@ -77,7 +77,7 @@ impl Daemon {
         log.unwrap_or_default().trim().to_owned()
     }
 
-    /// Ends it in order.
+    /// Ends the daemon in order.
     pub(super) fn stop(mut self) -> Result<(), String> {
         let number = self.process.id().to_string();
         let mut kill = Command::new("kill");
@@ -98,7 +98,7 @@ impl Daemon {
     }
 }
 
-/// The thread that carries out what the script asks for, as the script sees it.
+/// The thread that carries out the script's jobs, in the view of the script.
 pub(super) struct Remote<J, A> {
     env: Env,
     jobs: Sender<J>,
@@ -119,8 +119,8 @@ impl<J, A> Remote<J, A> {
     }
 }
 
-/// Runs `script` on a thread of its own, whose driver the clients use, while this one carries
-/// out what it asks for.
+/// Runs `script` on a thread of its own, with the driver for the clients, while this thread carries
+/// out the script's jobs.
 pub(super) fn beside<J, A, T, F>(
     script: impl FnOnce(Local<UringDriver>, Remote<J, A>) -> F + Send + 'static,
     mut carry_out: impl FnMut(J) -> Result<A, String>,
@@ -146,7 +146,7 @@ where
             });
             ended.unwrap_or_else(|| Err("the load did not end".into()))
         });
-        // Ends when the script has, and has dropped its end.
+        // Ends when the script has ended and has dropped its end.
         for job in of_script {
             if to_script.send(carry_out(job)).is_err() {
                 break;

@@ -1,15 +1,15 @@
-//! A cell of a drill, and what became of it.
+//! A cell of a drill, and its result.
 
 use serde::Serialize;
 
-/// What became of a cell.
+/// Result of a cell.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What was pulled.
+    /// The pulled parts.
     pub scenario: String,
-    /// Of which controller.
+    /// The controller of the parts.
     pub side: String,
-    /// Whether clients read and wrote meanwhile.
+    /// True if clients read and wrote meanwhile.
     pub io: bool,
     /// `sim` or `real`.
     #[serde(rename = "where")]
@@ -24,9 +24,9 @@ pub struct Row {
     pub reads_per_s: f64,
     /// Writes a second of clients while the parts were away.
     pub writes_per_s: f64,
-    /// What was wrong first, if anything but a stall was.
+    /// First error, unless only a stall went wrong.
     pub error: Option<String>,
-    /// What the page shows beside.
+    /// Details that the page shows beside.
     #[serde(skip)]
     pub detail: Detail,
 }
@@ -36,16 +36,16 @@ pub struct Row {
 pub struct Detail {
     /// Clients' reads and writes by points of time.
     pub line: Vec<(u32, u32)>,
-    /// When parts were pulled, came back, and all was whole, since the load began.
+    /// Times at which parts were pulled, came back, and all was whole, since the load began.
     pub marks_s: [f64; 3],
-    /// Reads and writes a second of each member, before the loss and during it.
+    /// Reads and writes a second of each member, before the loss and during the loss.
     pub members: Vec<(String, [f64; 2], [f64; 2])>,
     /// The detection time, which no stall may exceed.
     pub limit_ms: f64,
 }
 
 impl Row {
-    /// Whether the cell was as it must be.
+    /// Tests for the expected result: no errors, no wrong bytes, no stall beyond the limit.
     pub fn is_right(&self) -> bool {
         self.errors == 0 && self.wrong_bytes == 0 && self.longest_stall_ms <= self.detail.limit_ms
     }

@@ -1,8 +1,8 @@
-//! What is drilled: the arrays and the write-back volumes of a configuration, on drives of the
-//! drill's own.
+//! The objects of a drill: the arrays and the write-back volumes of a configuration, on drives of
+//! the drill's own.
 //!
-//! Not here: the user's devices, of which only names and controllers count; what is drilled of
-//! volumes (`write_back`).
+//! Not here: the user's devices, of which only names and controllers count; the drills of volumes
+//! (`write_back`).
 
 use super::row::to_message;
 use super::write_back::Volumes;
@@ -29,39 +29,39 @@ const SETUPS: [(&str, &str); 2] = [
 ];
 /// The least size of a drive.
 const DRIVE_MIB: u64 = 6;
-/// How much longer than the detection time parts stay away.
+/// Time that parts stay away beyond the detection time.
 const LONGER: Nanos = Nanos::from_secs(1);
 
 /// The arrays and the write-back volumes of a configuration.
 #[derive(Clone)]
 pub struct Setup {
     config: Config,
-    /// Those within others first.
+    /// Arrays, inner ones first.
     arrays: Vec<Array>,
     write_back: Volumes,
 }
 
-/// Something to pull.
+/// A loss to play.
 #[derive(Clone, Debug)]
 pub(super) struct Scenario {
-    /// What it is.
+    /// Name on the page.
     pub(super) name: String,
-    /// Of which controller.
+    /// The controller of the drives.
     pub(super) side: String,
     /// The drives.
     pub(super) drives: Vec<Name>,
 }
 
-/// What there is to run, and a sentence for each that no array could survive.
+/// The scenarios to run, and a sentence for each that no array could survive.
 struct Scenarios {
-    /// Those that are run.
+    /// Scenarios that are run.
     run: Vec<Scenario>,
-    /// Those that are not, and why.
+    /// Scenarios that are not run, and why.
     not_run: Vec<String>,
 }
 
 impl Setup {
-    /// Those of a configuration that agrees with itself.
+    /// Builds the set-up of a configuration that agrees with itself.
     pub fn new(config: Config) -> Result<Setup, String> {
         let write_back = Volumes::new(config.clone());
         if config.arrays.is_empty() && write_back.is_empty() {
@@ -111,7 +111,7 @@ impl Setup {
         &self.arrays
     }
 
-    /// The arrays that are part of no other: what clients read and write.
+    /// The arrays that are part of no other: clients read and write these.
     pub fn volumes(&self) -> Vec<&Array> {
         let part = |name: &Name| self.arrays.iter().any(|a| members(a).any(|m| m == name));
         let arrays = self.arrays.iter();
@@ -128,7 +128,7 @@ impl Setup {
         self.config.devices.iter().filter(used).collect()
     }
 
-    /// What a device or an array fails with.
+    /// The failure domain of a device or an array.
     pub fn domain(&self, name: &Name) -> String {
         domain(&self.config, name)
     }
@@ -140,18 +140,18 @@ impl Setup {
         Sectors(bytes.max(DRIVE_MIB << 20) / SECTOR_BYTES)
     }
 
-    /// The longest that a member may take before it is lost.
+    /// The longest time that a member may take before it is lost.
     pub fn detection(&self) -> Nanos {
         let each = self.arrays.iter().map(detection);
         each.max().unwrap_or(Nanos::ZERO)
     }
 
-    /// How long parts stay away: long enough to be lost.
+    /// Time that parts stay away: long enough to be lost.
     pub fn away(&self) -> Nanos {
         self.detection() + LONGER
     }
 
-    /// Whether a lost member's place may be taken by another.
+    /// Tests for spares, which may take a lost member's place.
     pub fn has_spares(&self) -> bool {
         self.arrays.iter().any(|a| !a.spares.value.is_empty())
     }
@@ -216,12 +216,12 @@ impl Setup {
         all.join("; ")
     }
 
-    /// Whether there is anything to run.
+    /// Tests for cells to run.
     pub fn has_cells(&self) -> bool {
         !self.scenarios().run.is_empty() || !self.write_back.scenarios().0.is_empty()
     }
 
-    /// What is not run, and why: a sentence for each.
+    /// The scenarios that are not run, and why: a sentence for each.
     pub fn not_run(&self) -> Vec<String> {
         let arrays = self.scenarios().not_run;
         [arrays, self.write_back.scenarios().1].concat()
@@ -232,7 +232,7 @@ impl Setup {
         survives(&self.config, &volume.name.value, &lost)
     }
 
-    /// The array and those within it.
+    /// The array and its inner arrays.
     fn within<'a>(&'a self, array: &'a Array) -> Vec<&'a Array> {
         let below = |name: &Name| self.arrays.iter().find(|a| a.name.value == *name);
         let inner = members(array).filter_map(below);
@@ -240,8 +240,8 @@ impl Setup {
         [array].into_iter().chain(deeper).collect()
     }
 
-    /// For each controller in turn: two drives of one group, or a single drive of
-    /// what cannot lose two; and all of its drives.
+    /// Scenarios of each controller in turn: two drives of one group, or a single drive of an array
+    /// that cannot lose two; and all drives of the controller.
     fn scenarios(&self) -> Scenarios {
         let sides: BTreeSet<String> = self
             .drives()
@@ -295,7 +295,7 @@ impl Setup {
         scenarios
     }
 
-    /// Those of the devices in the failure domain `side`.
+    /// The devices among `names` in the failure domain `side`.
     fn of_side(&self, names: &[Name], side: &str) -> Vec<Name> {
         let drives = self.drives();
         let device = |name: &&Name| drives.iter().any(|drive| drive.name.value == **name);
@@ -318,7 +318,7 @@ impl Setup {
     }
 }
 
-/// How long a member of `array` may take before it is lost.
+/// The longest time that a member of `array` may take before it is lost.
 fn detection(array: &Array) -> Nanos {
     Nanos(u64::try_from(array.detection.value.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -1,4 +1,4 @@
-//! The drill's world in virtual time: a node whose drives are models of drives.
+//! The drill's world in virtual time: a node on models of drives.
 
 use super::play::{Counts, Site, look, play};
 use super::row::{Row, to_message};
@@ -13,11 +13,11 @@ use simnode::modelled::{self, Daemon, Modelled};
 use simnode::{create_array, run_alone};
 use std::path::Path;
 
-/// What every drive is.
+/// Model of every drive.
 const MODEL: &str = "ST3500320AS";
 /// Buffers of the simulated daemon.
 const BUFFER_BYTES: usize = 64 << 20;
-/// How often the end of a scrub is looked for.
+/// Interval of checks for the end of a scrub.
 const LOOK: Nanos = Nanos::from_millis(50);
 
 fn path(drive: &str) -> String {
@@ -29,7 +29,7 @@ pub fn run(setup: &Setup, seed: u64, cell: Cell) -> Result<Row, String> {
     world(setup, seed, cell, None)
 }
 
-/// A cell in which somebody changes content behind the arrays' back.
+/// Runs a cell in which content changes behind the arrays' back.
 #[cfg(test)]
 pub fn run_corrupt(setup: &Setup, seed: u64) -> Result<Row, String> {
     let cells = setup.cells().into_iter();
@@ -59,7 +59,7 @@ fn world(setup: &Setup, seed: u64, cell: Cell, corrupt: Option<Name>) -> Result<
 struct Bench<'a> {
     setup: &'a Setup,
     daemon: Daemon,
-    /// The paths of what the cell pulls.
+    /// The paths of the drives that the cell pulls.
     pulled: Vec<String>,
 }
 
@@ -80,11 +80,11 @@ async fn live(
         let victim = daemon.local.disk(victim).map_err(to_message)?;
         let env = env.clone();
         env.spawn.clone().spawn(async move {
-            // After the content is there, and before it is read.
+            // After the content is written, and before it is read.
             env.timer.sleep(Nanos::from_secs(3)).await;
             let mut buf = env.pool.get(4096).await;
             buf.fill(0);
-            // What it says does not matter: the drill must see the bytes.
+            // The result of the write does not matter: the drill must see the bytes.
             let _ = victim.write(Lba(4096), buf.share(), Fua::No).await;
         });
     }

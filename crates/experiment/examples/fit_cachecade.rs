@@ -1,6 +1,6 @@
-//! Prints what the web content does in the CASEs that are named, given PARAMETER=VALUE of what
-//! was not printed, to see what each moves; `part=1` before these is all that was published,
-//! in place of a tenth; `pool='KEY = VALUE'` is a line of the pool's section.
+//! Prints the results of the web content in the CASEs named, given PARAMETER=VALUE of unpublished
+//! parameters, to see the effect of each; `part=1` before these runs the whole published load, in
+//! place of a tenth; `pool='KEY = VALUE'` is a line of the pool's section.
 
 use block::Nanos;
 use experiment::cachecade::{CASES, Scale, run_one};

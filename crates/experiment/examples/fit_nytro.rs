@@ -1,5 +1,5 @@
-//! Prints what the queries do in three runs, given PARAMETER=VALUE of what was not printed, to
-//! see what each moves.
+//! Prints the results of the queries in three runs, given PARAMETER=VALUE of unpublished
+//! parameters, to see the effect of each.
 
 use block::Nanos;
 use experiment::nytro::{Scale, run_one};

@@ -1,5 +1,5 @@
-//! Prints what the mail store does (`mail`) at so many threads, and the transactions
-//! (`oltp`), given PARAMETER=VALUE of what was not printed, to see what each moves.
+//! Prints the results of the mail store (`mail`) at so many threads, and of the transactions
+//! (`oltp`), given PARAMETER=VALUE of unpublished parameters, to see the effect of each.
 
 use block::Nanos;
 use experiment::{perc_mail, perc_oltp};

@@ -1,5 +1,5 @@
-//! Prints what the lists do, given PARAMETER=VALUE of what was not printed, to see what each
-//! moves. Of the disk 179.5 requests a second of the short list were printed, and 371.7 of
+//! Prints the results of the lists, given PARAMETER=VALUE of unpublished parameters, to see the
+//! effect of each. Of the disk 179.5 requests a second of the short list were printed, and 371.7 of
 //! the long one.
 
 use block::Nanos;

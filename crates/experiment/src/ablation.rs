@@ -1,12 +1,12 @@
-//! A model without one of its parts, to see what that part moves.
+//! A model without one of its parts, to see the effect of that part.
 //!
-//! Invariant: all else stays as it is, and no parameter is fitted again.
+//! Invariant: all else stays the same, and no parameter is fitted again.
 
 /// A part of an experiment's model.
 pub struct Part<S> {
-    /// What it is.
+    /// Name of the part.
     pub name: &'static str,
-    /// The same model without it.
+    /// Returns the same model without the part.
     pub without: fn(S) -> S,
 }
 
@@ -30,7 +30,7 @@ mod tests {
         }
     }
 
-    /// A part whose absence moves nothing would be none.
+    /// A part without any effect would be no part.
     #[test]
     fn without_a_part_the_figures_are_others() {
         let quick = ALL.iter().find(|e| e.name == "nytro").unwrap();

@@ -1,8 +1,8 @@
-//! The log of a server's requests, as the kernel writes it back: nobody waits for it, but its
-//! requests wait beside those that read.
+//! The log of a server's requests, as the kernel writes it back: no client waits for the log, but
+//! its requests compete with reads.
 //!
-//! Lines gather in pages in memory. With each commit of the file system's journal, as ext3 has
-//! it with ordered data, the pages go to the volume, then the journal's record, then its end.
+//! Lines gather in pages in memory. With each commit of the file system's journal (ext3 with
+//! ordered data), the pages go to the volume, then the journal's record, then its end.
 
 use crate::host::Host;
 use crate::site::PAGE_BYTES;
@@ -10,18 +10,18 @@ use block::{Env, IoResult, Nanos, Shared};
 use futures_util::future::try_join_all;
 use std::cell::Cell;
 
-/// How often the journal commits: ext3's default.
+/// Interval of the journal's commits: ext3's default.
 const PERIOD: Nanos = Nanos::from_secs(5);
-/// The largest request of the writer: 512 KiB, as 2.6 kernels have it.
+/// The largest request of the writer: 512 KiB, as in 2.6 kernels.
 const REQUEST_BYTES: u64 = 512 << 10;
 /// A line with its agent and referrer.
 const LINE_BYTES: u64 = 200;
 /// Pages of a journal's record: a descriptor and the log's inode.
 const RECORD_BYTES: u64 = 2 * PAGE_BYTES;
-/// The journal's own size, from which on it begins again.
+/// The journal's own size; after so many pages the journal begins again.
 const JOURNAL_PAGES: u64 = 32_768;
 
-/// A log behind what is read.
+/// A log that is written behind the reads.
 pub struct AccessLog {
     /// The page at which its journal begins; the log follows.
     at: u64,
@@ -29,7 +29,7 @@ pub struct AccessLog {
 }
 
 impl AccessLog {
-    /// An empty one, whose journal begins at this page.
+    /// Creates an empty log with its journal at this page.
     pub fn new(at: u64) -> AccessLog {
         AccessLog {
             at,
@@ -42,7 +42,7 @@ impl AccessLog {
         self.lines.set(self.lines.get() + 1);
     }
 
-    /// Writes back what comes, for ever; an error ends it.
+    /// Writes back new lines, for ever; an error ends the loop.
     pub async fn write_back(&self, env: &Env, host: &Host) -> IoResult {
         let zeroes = {
             let mut zeroes = env.pool.take(REQUEST_BYTES as usize);
@@ -58,7 +58,7 @@ impl AccessLog {
             if end == written {
                 continue;
             }
-            // The last page is written again with what has come to it.
+            // The last page is written again with the lines added since.
             let first = written / PAGE_BYTES;
             let pages = end.div_ceil(PAGE_BYTES) - first;
             let most = REQUEST_BYTES / PAGE_BYTES;
@@ -86,7 +86,7 @@ mod tests {
 
     const WRITE: Nanos = Nanos::from_millis(4);
 
-    /// A reader who asks as fast as it is answered loses what the writer's requests take.
+    /// A reader that asks as fast as answers come loses the time of the writer's requests.
     #[test]
     fn who_reads_waits_for_the_log_on_a_queue_of_one() {
         let read = |logged: bool| {

@@ -4,10 +4,10 @@
 //! Closed loops of users for 90 minutes, with no flash drive and with one, two and three;
 //! and with two that cache one of the volumes only.
 //!
-//! A tenth of all that is read, of the memory and the flash, and so of the time; rates,
-//! latencies and seeks are the whole ones, since what is read is spread as the whole is.
+//! The size is a tenth: of all data read, of the memory and the flash, and so of the time. Rates,
+//! latencies and seeks are the whole ones, since the data is spread as the whole is.
 //!
-//! Not here: what the server writes (logs), and the controller's own cache.
+//! Not here: the server's writes (logs), and the controller's own cache.
 
 mod ninths;
 
@@ -34,7 +34,7 @@ use ninths::compare;
 use sim::{Rng, World};
 use std::cell::RefCell;
 
-/// The name under which it is run.
+/// The experiment's name in the registry.
 pub const NAME: &str = "cachecade";
 const FIGURES: &str = include_str!("../figures/cachecade.toml");
 /// One line of the registry.
@@ -51,18 +51,18 @@ pub const EXPERIMENT: Experiment = Experiment {
     choose: |seed, quick, flash, choice| choose(Scale::load(quick), seed, flash, choice),
     record: |seed, quick, sink| record(Scale::load(quick), seed, sink),
 };
-/// The topology, as `hotset check` reads it.
+/// The topology, in the form that `hotset check` reads.
 pub const TOPOLOGY: &str = include_str!("../topologies/cachecade.toml");
 /// A volume's part of a drive: three such parts are 100 GB.
 const PARTITION: Sectors = Sectors::from_mib(32_000);
-/// A flash drive, in whole MiB of what its model holds.
+/// A flash drive, in whole MiB of its model's capacity.
 const FLASH: Sectors = Sectors::from_mib(30_517);
 /// The host's second volume; the content is on its first.
 const OS: u64 = 1;
 /// The purpose of a random stream.
 const FAULTS: u64 = 6;
 
-/// What can be left out of the model.
+/// The parts of the model that can be left out.
 const PARTS: [Part<Scale>; 6] = [
     Part {
         name: "the operating system's pages",
@@ -105,14 +105,14 @@ const PARTS: [Part<Scale>; 6] = [
     },
 ];
 
-/// What is cached.
+/// The cached volumes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cached {
-    /// On how many flash drives.
+    /// Number of flash drives.
     pub drives: usize,
-    /// The operating system's volume.
+    /// True to cache the operating system's volume.
     pub os: bool,
-    /// The content's volume.
+    /// True to cache the content's volume.
     pub web: bool,
 }
 
@@ -146,22 +146,22 @@ const fn both(drives: usize) -> Cached {
     }
 }
 
-/// What is run, and how much of it.
+/// Size and parameters of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Scale {
     /// The files of the volume of web content.
     pub shape: Shape,
     /// Users, fitted.
     pub users: u32,
-    /// What they think between two pages.
+    /// Mean time that users think between two pages.
     pub think: Nanos,
     /// Connections of a user.
     pub connections: u32,
     /// The time over which users begin.
     pub ramp: Nanos,
-    /// All of it.
+    /// Length of the run.
     pub span: Nanos,
-    /// What a point of the curves covers.
+    /// Time covered by a point of the curves.
     pub interval: Nanos,
     /// The server's memory for pages.
     pub memory_pages: u32,
@@ -173,14 +173,14 @@ pub struct Scale {
     pub os_pages: u64,
     /// The size of a flash drive.
     pub flash: Sectors,
-    /// Whether the flash drives take their time.
+    /// True to model the flash drives' time.
     pub flash_paced: bool,
     /// Lines of the pool's section of the configuration, beside its defaults.
     pub pool: &'static str,
 }
 
 impl Scale {
-    /// One `part`-th of what was published.
+    /// One `part`-th of the published size.
     pub const fn part(part: u32) -> Scale {
         let of = part as u64;
         Scale {
@@ -214,7 +214,7 @@ impl Scale {
         if quick { Scale::QUICK } else { Scale::FULL }
     }
 
-    /// Of the quick form half a drive, so that a choice may have twice that.
+    /// Size for choices: the quick form has half a drive, so that a choice may have twice that.
     const fn load(quick: bool) -> Scale {
         let half = Scale {
             flash: Sectors(FLASH.0 / 2),
@@ -234,7 +234,7 @@ impl Scale {
     };
 }
 
-/// The server, and what it serves.
+/// The server, and its content.
 struct Contents {
     content: Content,
     front: Front,
@@ -284,16 +284,16 @@ pub fn topology(cached: Cached, pool: &str) -> String {
     text
 }
 
-/// What a case came to.
+/// Result of a case.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ran {
-    /// What the users saw.
+    /// Observations of the users.
     pub curve: Curve,
-    /// What the pool did for it.
+    /// Counters of the pool.
     pub counters: Counters,
 }
 
-/// Lets the users visit: what came of it, and the time it took in the simulation.
+/// Lets the users visit; returns the result, and the simulated time.
 pub fn run_one(
     seed: u64,
     scale: Scale,
@@ -308,7 +308,7 @@ pub fn run_one(
     })
 }
 
-/// On two flash drives.
+/// The load runs on two flash drives.
 impl load::Load for Scale {
     fn place(&self) -> Place {
         Place {
@@ -390,7 +390,7 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
     Ok(measured)
 }
 
-/// What was printed.
+/// The published figures.
 pub fn figures() -> Figures {
     Figures::parse(FIGURES).expect("the shipped figures are well formed")
 }

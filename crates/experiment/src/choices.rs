@@ -1,10 +1,9 @@
-//! What the sources could not try: an experiment's load with each choice of today, one at a
-//! time.
+//! Choices beyond the sources: an experiment's load with each choice of today, one at a time.
 //!
-//! The load runs twice on one node: the first time fills the cache, and the second is measured,
-//! but for its first third. Between the two the server's own memory is emptied, so that all
-//! choices begin the second alike. A restart is between them too, since a daemon that has ended
-//! answers nobody; flash drives are pulled soon after the second has begun.
+//! The load runs twice on one node: the first time fills the cache, and the second is measured, but
+//! for its first third. Between the two the server's own memory is emptied, so that all choices
+//! begin the second alike. A restart is between the two as well, since an ended daemon answers no
+//! client; flash drives are pulled soon after the second has begun.
 //!
 //! Invariant: a client's error ends the run; the loss of a flash drive is none.
 
@@ -15,14 +14,14 @@ use block::Nanos;
 use control::observed::Observed;
 use futures_util::future::join;
 
-/// What happens between the two times.
+/// Event between the two times, or in the second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// Nothing.
     None,
     /// The first flash drive of the pool is pulled, while clients ask.
     Lost,
-    /// All of them are.
+    /// All flash drives of the pool are pulled.
     AllLost,
     /// The daemon ends in order and starts again.
     Restarted,
@@ -31,18 +30,18 @@ pub enum Event {
 /// One choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Choice {
-    /// Its name.
+    /// Name of the choice.
     pub name: &'static str,
     /// Lines of the pool's section, beside its defaults.
     pub pool: &'static str,
-    /// The flash, in percent of what the default has.
+    /// The flash, in percent of the default's flash.
     pub flash_percent: u64,
-    /// Whether it takes two flash drives, of half the size each where the experiment has one.
+    /// True for two flash drives, of half the size each where the experiment has one.
     pub is_split: bool,
     /// The order of volumes that are write-back, each with a log on two flash drives of its own;
     /// none of those that write through.
     pub order: Option<&'static str>,
-    /// What happens.
+    /// The event.
     pub event: Event,
 }
 
@@ -120,13 +119,13 @@ pub const ALL: [Choice; 15] = [
 const SECOND: &str = "second";
 
 impl Choice {
-    /// Whether it is another policy or admission, all else being equal.
+    /// Tests for another policy or admission, all else being equal.
     pub fn is_fixed(&self) -> bool {
         let same = self.flash_percent == 100 && !self.is_split && self.order.is_none();
         *self != AUTO && same && self.event == Event::None
     }
 
-    /// A configuration with the pool's lines in it; of what the two both say, the choice's.
+    /// A configuration with the pool's lines added; where both set the same key, the choice wins.
     pub fn configure(&self, text: &str) -> String {
         let set = self.pool.split(" =").next().unwrap_or_default();
         let kept = text
@@ -145,8 +144,8 @@ impl Choice {
     }
 }
 
-/// The same with its cached volumes write-back: the log of each on two drives as the pool's, a journal
-/// on one as the first that is not.
+/// The same with write-back for its cached volumes: the log of each on two drives of the pool's
+/// model, a journal on one of the first other model.
 fn logged(text: &str, order: &str) -> String {
     let Some(ssd) = flash(text).first().map(|name| model_of(text, name)) else {
         return text.to_owned();
@@ -198,7 +197,7 @@ fn flash(text: &str) -> Vec<&str> {
     names.filter(|name| !name.is_empty()).collect()
 }
 
-/// The line that says what a drive is a model of.
+/// The line with the model of a drive.
 fn model_of<'a>(text: &'a str, name: &str) -> &'a str {
     let section = text.split_once(&format!("[[device]]\nname = \"{name}\"\n"));
     let mut lines = section.map_or("", |(_, rest)| rest).lines();
@@ -207,7 +206,7 @@ fn model_of<'a>(text: &'a str, name: &str) -> &'a str {
         .expect("a drive has a model")
 }
 
-/// The same with two flash drives, if it has one.
+/// The same with two flash drives, if there is one.
 fn split(text: &str) -> String {
     let [name] = flash(text)[..] else {
         return text.to_owned();
@@ -219,16 +218,16 @@ fn split(text: &str) -> String {
     text.replacen("[[device]]", &format!("{second}[[device]]"), 1)
 }
 
-/// What a choice came to.
+/// Result of a choice.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Came {
     /// Work a second: pages where there are some, else MB.
     pub rate: f64,
     /// The mean response of a page, or of a read.
     pub response_ms: f64,
-    /// Of the blocks looked up the second time, once drives were pulled, those found.
+    /// Share of blocks found among those looked up the second time, once drives were pulled.
     pub hit_ratio: f64,
-    /// What was observed when it was asked how large the pool should be.
+    /// Observations at the time when the size of the pool was asked for.
     pub observed: Observed,
     /// Simulated seconds.
     pub virtual_s: f64,

@@ -1,11 +1,11 @@
-//! A web server's content on NTFS: where the file system has put it.
+//! A web server's content on NTFS: the places of the files in the file system.
 //!
 //! The master file table has a record of 1 KiB for each file, in one zone of the volume.
-//! Directories are index buffers of 4 KiB, which follow it, and then the files' data, one
+//! Directories are index buffers of 4 KiB, which follow the table, and then the files' data, one
 //! file behind the other.
 //!
-//! Where a part of a content stands for the whole of it, its pieces are as far apart as the
-//! whole has them ([`apart`]): heads then seek as far.
+//! Where a part of a content stands for the whole, its pieces are as far apart as in the whole
+//! ([`apart`]): heads then seek as far.
 
 use crate::site::{File, PAGE_BYTES, log_normal};
 use sim::Rng;
@@ -19,7 +19,7 @@ const NAMES: u64 = 27;
 /// Blocks of a piece: 64 MiB.
 const PIECE_PAGES: u64 = 16_384;
 
-/// How much there is.
+/// Amount of content.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Shape {
     /// HTML files.
@@ -30,12 +30,11 @@ pub struct Shape {
     pub file_bytes: f64,
     /// Images of a page: one of both, as often.
     pub images_per_page: [u32; 2],
-    /// It is spread over so many times its size.
+    /// Factor by which the content is spread beyond its size.
     pub spread: u64,
 }
 
-/// Where a block lies that would be at `page`, if pieces are spread over so many times
-/// their size.
+/// Place of the block at `page`, if pieces are spread over so many times their size.
 pub fn apart(page: u64, spread: u64) -> u64 {
     page / PIECE_PAGES * PIECE_PAGES * spread + page % PIECE_PAGES
 }
@@ -47,7 +46,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// Lays the files out on a volume of so many blocks; an error if they do not fit.
+    /// Lays the files out on a volume of so many blocks; an error if the files do not fit.
     pub fn new(seed: u64, shape: Shape, volume_pages: u64) -> Result<Content, String> {
         let mut sizes = Rng::fork(seed, SIZES);
         let count = u64::from(shape.pages + shape.images);
@@ -63,7 +62,7 @@ impl Content {
             files[made as usize] = Some(File {
                 directory: apart(indexes + number / NAMES, shape.spread),
                 inode: apart(number / RECORDS, shape.spread),
-                // What reaches beyond its piece is in the gap behind it.
+                // Data that reaches beyond its piece is in the gap behind it.
                 data: apart(end, shape.spread),
                 bytes,
             });
@@ -124,7 +123,7 @@ mod tests {
         }
         let sum: u64 = content.files.iter().map(|file| file.bytes).sum();
         let mean = sum as f64 / content.files.len() as f64 / SHAPE.file_bytes;
-        // The deviation of the mean is 1.6 % of it: 2.16 / sqrt(18,500).
+        // The deviation of the mean is 1.6 % of the mean: 2.16 / sqrt(18,500).
         assert!((mean - 1.0).abs() < 0.06, "{mean}");
         assert!(Content::new(1, shape, 1 << 10).is_err());
     }
@@ -150,7 +149,7 @@ mod tests {
         assert!(reach(SHAPE) / reach(whole) < 0.15);
     }
 
-    /// Of n draws from m images, an image is among them with 1 - (1 - 1/m)^n.
+    /// Checks n draws from m images: an image is among them with 1 - (1 - 1/m)^n.
     #[test]
     fn images_are_drawn_uniformly() {
         let distinct = |shape: Shape| {

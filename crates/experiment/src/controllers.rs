@@ -1,8 +1,8 @@
 //! Two controllers with write-back caches, a stripe of seven drives on each, mirrored by
 //! hotset: the machine of the mail store, of the transactions and of the stress workloads.
 //!
-//! A configuration cannot say that drives share a controller: the machine below has it.
-//! The source had no cache; where choices are tried, one flash drive caches the volume.
+//! A configuration cannot say that drives share a controller: the machine below does. The source
+//! had no cache; where choices are tried, one flash drive caches the volume.
 
 use crate::load::{Load, Place};
 use crate::measured::{Measured, Times, curve};
@@ -17,9 +17,9 @@ use drives::catalogue::ssd::X25_E;
 use drives::{Controller, ControllerParameters, Hdd, HddParameters, Ssd, Wear};
 use sim::{Rng, Service, World};
 
-/// The topology, as `hotset check` reads it.
+/// The topology, in the form that `hotset check` reads.
 pub const TOPOLOGY: &str = include_str!("../topologies/perc.toml");
-/// Its volume.
+/// The topology's volume.
 pub const VOLUME: &str = "data";
 /// The controllers; the name of a drive is its controller's and its number.
 pub const SIDES: [&str; 2] = ["a", "b"];
@@ -30,13 +30,13 @@ const FLASH: &str = "ssd";
 /// Draws where spindles are when time begins.
 const PHASES: u64 = 15;
 
-/// What is asked of the volume.
+/// Requests to the volume.
 #[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
 pub trait Asked: Copy + 'static {
-    /// What is counted in an interval.
+    /// Counts of an interval.
     type Point: Default + Clone + 'static;
 
-    /// Asks it, in the ways that `ways` draws.
+    /// Sends the requests, in the ways that `ways` draws.
     async fn ask(
         self,
         env: &Env,
@@ -45,23 +45,23 @@ pub trait Asked: Copy + 'static {
         times: Times,
     ) -> IoResult<Measured<Self::Point>>;
 
-    /// What of a point is shown over time.
+    /// The part of a point that is shown over time.
     fn shown(point: &Self::Point) -> Reads;
 }
 
-/// What is run, and for how long.
+/// Workload of a run, and its times.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Scale<S> {
-    /// What is asked.
+    /// The workload.
     pub shape: S,
-    /// When it is measured.
+    /// Times of the measurement.
     pub times: Times,
     /// The flash that caches the volume, if any.
     pub flash: Sectors,
 }
 
 impl<S> Scale<S> {
-    /// Two minutes of it, or seconds: too little to judge by.
+    /// Two minutes of the workload, or seconds: too little to judge by.
     pub const fn of(shape: S, quick: bool) -> Scale<S> {
         let times = match quick {
             true => Times {
@@ -82,8 +82,8 @@ impl<S> Scale<S> {
         }
     }
 
-    /// The same with a cache of a `part`th of an X25-E of 32 GB, before a store that is such a part
-    /// of the published one, for so long that the cache fills.
+    /// Returns the same scale with a cache of a `part`th of an X25-E of 32 GB. The store is to be
+    /// such a part of the published one; the time is long enough to fill the cache.
     pub fn cached(self, part: u64) -> Scale<S> {
         let times = Times {
             span: Nanos(self.times.span.0 * 2),
@@ -99,7 +99,7 @@ impl<S> Scale<S> {
 }
 
 impl<S: Asked> Scale<S> {
-    /// Runs it once: what it came to, and the time it took in the simulation.
+    /// Runs the workload once; returns the result, and the simulated time.
     pub fn run_one(self, seed: u64) -> Result<(Measured<S::Point>, Nanos), String> {
         self.on_node(seed, TOPOLOGY, async move |mut rig| {
             self.asked(&mut rig, seed).await
@@ -112,7 +112,7 @@ impl<S: Asked> Scale<S> {
         asked.map_err(to_message)
     }
 
-    /// What came to be, over time.
+    /// The result over time.
     pub fn curve(self, measured: &Measured<S::Point>) -> Curve {
         curve(self.times.interval, measured.points.iter().map(S::shown))
     }
@@ -165,7 +165,7 @@ impl<S: Asked> Load for Scale<S> {
     }
 }
 
-/// The drives of these controllers in `world`, whose spindles turn independently of each other.
+/// The drives of these controllers in `world`; spindles turn independently of each other.
 pub fn machine(
     seed: u64,
     sides: &[&str],

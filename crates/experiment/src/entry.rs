@@ -1,4 +1,4 @@
-//! What the registry knows of an experiment.
+//! An experiment's entry in the registry.
 
 use crate::choices::{Came, Choice};
 use crate::figures::Figures;
@@ -15,32 +15,32 @@ pub type Without = fn(u64, bool, usize, &dyn Fn(&str)) -> Result<Outcome, String
 /// of its flash.
 pub type Choose = fn(u64, bool, u64, Choice) -> Result<Came, String>;
 
-/// Records what its load asks of its volumes, of one seed, in the quick form or not; the
+/// Records the requests of its load to its volumes, of one seed, in the quick form or not; the
 /// simulated seconds.
 pub type Recorded = fn(u64, bool, Sink) -> Result<f64, String>;
 
 /// A published evaluation that can be run again.
 pub struct Experiment {
-    /// Its name.
+    /// Name of the experiment.
     pub name: &'static str,
     /// One line.
     pub title: &'static str,
     /// Memory, and about how long a seed takes on one core of two.
     pub needs: &'static str,
-    /// How many seeds by default.
+    /// Default number of seeds.
     pub seeds: u64,
-    /// How many seconds of the published run a simulated one stands for.
+    /// Seconds of the published run for which a simulated second stands.
     pub times: f64,
-    /// What was printed.
+    /// The published figures.
     pub figures: fn() -> Figures,
-    /// Runs it.
+    /// Runs the experiment.
     pub run: Run,
-    /// The parts of its model that can be left out.
+    /// The parts of the model that can be left out.
     pub parts: fn() -> Vec<&'static str>,
-    /// Runs it without one of them.
+    /// Runs the experiment without one of the parts.
     pub without: Without,
-    /// Runs its load with a choice that the source did not have.
+    /// Runs the load with a choice that the source did not have.
     pub choose: Choose,
-    /// Records its load.
+    /// Records the load.
     pub record: Recorded,
 }

@@ -1,24 +1,24 @@
-//! What was printed: one data file an evaluation, in hotset's own words, with the source.
+//! Published figures: one data file an evaluation, in hotset's own words, with the source.
 
 use serde::{Deserialize, Serialize};
 
-/// What a comparison with a printed figure is worth.
+/// Worth of a comparison with a published figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// No parameter was fitted to it.
+    /// No parameter was fitted to the figure.
     Blind,
-    /// A parameter was fitted to it.
+    /// A parameter was fitted to the figure.
     Calibrated,
-    /// It says how something changes or compares, not how much it is.
+    /// The figure says how a quantity changes or compares, not how much it is.
     Shape,
-    /// What it depends on was not printed.
+    /// The inputs of the figure were not printed.
     #[serde(rename = "not identifiable")]
     NotIdentifiable,
 }
 
 impl Status {
-    /// As reports have it.
+    /// The name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Status::Blind => "blind",
@@ -29,7 +29,7 @@ impl Status {
     }
 }
 
-/// How a figure was printed, where it is no value.
+/// Kind of bound, for a figure printed without a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
@@ -40,7 +40,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// Whether `ours` is on its side of what was printed.
+    /// Tests whether `ours` is on the right side of the published value.
     pub fn holds(self, ours: f64, printed: f64) -> bool {
         match self {
             Bound::AtLeast => ours >= printed,
@@ -48,7 +48,7 @@ impl Bound {
         }
     }
 
-    /// As reports have it.
+    /// The name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Bound::AtLeast => "at least",
@@ -61,31 +61,32 @@ impl Bound {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Printed {
-    /// Names it; the experiment measures under the same name.
+    /// The figure's name; the experiment measures under the same name.
     pub figure: String,
-    /// The unit, in both.
+    /// The unit of the published value and of ours.
     pub unit: String,
-    /// What was printed.
+    /// Published value.
     pub value: f64,
-    /// What a comparison is worth.
+    /// Worth of a comparison.
     pub status: Status,
-    /// How far ours may be from it, in percent; none for what cannot be identified, and for
-    /// a bound.
+    /// Largest distance of ours from the published value, in percent; none for an unidentifiable
+    /// figure, and for a bound.
     pub tolerance_percent: Option<f64>,
-    /// On which side of it ours is to be, if it is a bound.
+    /// Side of the published value on which ours is to be, for a bound.
     pub bound: Option<Bound>,
-    /// What to know about it.
+    /// Remarks.
     #[serde(default)]
     pub note: String,
 }
 
 impl Printed {
-    /// How far `ours` is from it.
+    /// Distance of `ours` from the published value, in percent.
     pub fn error_percent(&self, ours: f64) -> f64 {
         (ours / self.value - 1.0) * 100.0
     }
 
-    /// Whether `ours` is no further from it than it may be; nothing if that cannot be said.
+    /// Tests whether `ours` is within the tolerance, or on the right side of the bound; `None`
+    /// without both.
     pub fn met(&self, ours: f64) -> Option<bool> {
         match (self.bound, self.tolerance_percent) {
             (Some(bound), _) => Some(bound.holds(ours, self.value)),
@@ -98,11 +99,11 @@ impl Printed {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fitted {
-    /// Which, with its unit.
+    /// Name of the parameter, with its unit.
     pub parameter: String,
-    /// To what.
+    /// Fitted value.
     pub value: f64,
-    /// The figure it was fitted to.
+    /// The figure that the parameter was fitted to.
     pub figure: String,
 }
 
@@ -110,15 +111,15 @@ pub struct Fitted {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figures {
-    /// Where it was printed.
+    /// Place of publication.
     pub source: String,
-    /// The commit whose defaults of the engine are run; none was changed for a figure.
+    /// The commit with the engine defaults of the runs; none was changed for a figure.
     pub engine: String,
-    /// What was not printed, and is assumed.
+    /// Assumptions in place of unpublished facts.
     pub assumed: Vec<String>,
-    /// Where the source contradicts itself.
+    /// Contradictions of the source.
     pub contradictions: Vec<String>,
-    /// What was fitted.
+    /// The fitted parameters.
     #[serde(default)]
     pub fitted: Vec<Fitted>,
     /// The figures.
@@ -126,7 +127,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Reads a data file of `figures/`; the error says what is wrong in it, and where.
+    /// Reads a data file of `figures/`; the error names the problem and its place.
     pub fn parse(text: &str) -> Result<Figures, String> {
         let figures: Figures = toml::from_str(text).map_err(|error| error.to_string())?;
         for fitted in &figures.fitted {

@@ -1,4 +1,4 @@
-//! An experiment that has ended, as it is kept and reported.
+//! An experiment that has ended, in the form that is kept and reported.
 
 use crate::figures::Fitted;
 use crate::verdict::Row;
@@ -14,42 +14,42 @@ pub const FORMAT: u32 = 1;
 pub struct Finished {
     /// [`FORMAT`].
     pub format: u32,
-    /// Its name.
+    /// The experiment's name.
     pub experiment: String,
     /// One line.
     pub title: String,
-    /// Where the figures were printed.
+    /// Publication of the figures.
     pub source: String,
-    /// Whether it was the quick form, by which nothing can be judged.
+    /// True for the quick form, by which nothing can be judged.
     pub quick: bool,
     /// The first seed.
     pub seed: u64,
-    /// How many.
+    /// Number of seeds.
     pub seeds: u64,
-    /// The command that runs it again.
+    /// The command that runs the experiment again.
     pub command: String,
-    /// Of the program that ran.
+    /// Commit of the program that ran.
     pub commit: String,
     /// Simulated seconds, all seeds.
     pub virtual_seconds: f64,
-    /// What they took on the machine it ran on.
+    /// Wall-clock seconds of all seeds, on the machine of the run.
     pub wall_seconds: f64,
     /// The printed figures beside ours.
     pub rows: Vec<Row>,
-    /// What was fitted.
+    /// The fitted parameters.
     pub fitted: Vec<Fitted>,
-    /// What was not printed, and is assumed.
+    /// Assumptions in place of unpublished facts.
     pub assumed: Vec<String>,
-    /// Where the source contradicts itself.
+    /// Contradictions of the source.
     pub contradictions: Vec<String>,
-    /// What the first seed showed over time.
+    /// Curves of the first seed over time.
     pub curves: Vec<(String, Curve)>,
-    /// Charts of its own: titles and drawings.
+    /// Charts of the experiment's own: titles and drawings.
     pub charts: Vec<(String, String)>,
 }
 
 impl Finished {
-    /// Reads what was written; the error says what is wrong with it.
+    /// Reads a finished experiment; the error names the problem.
     pub fn parse(text: &str) -> Result<Finished, String> {
         let finished: Finished = serde_json::from_str(text).map_err(|error| error.to_string())?;
         match finished.format {

@@ -7,7 +7,7 @@ use simnode::run_alone;
 /// More than any test reaches.
 const SECTORS: Sectors = Sectors(1 << 26);
 
-/// What `work` came to on a disk that takes so long.
+/// Runs `work` on a disk that takes so long; returns the result.
 pub fn on_disk<T: 'static>(
     takes: Nanos,
     work: impl AsyncFnOnce(Gate<BoxDevice>, Env) -> T + 'static,

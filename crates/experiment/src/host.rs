@@ -1,15 +1,15 @@
-//! A host's page cache over its volumes: what a process reads from a file system does not
+//! A host's page cache over its volumes: pages that a process has read from a file system do not
 //! reach the drives again while there is memory.
 //!
-//! One least-recently-used list of pages of 4 KiB, of all volumes. What is read and is not there is read
-//! from the volume, neighbours in one request of at most the read-ahead window. Who wants a
-//! page that another is reading waits for it.
+//! One least-recently-used list of pages of 4 KiB, of all volumes. Missing pages are read from the
+//! volume, neighbours in one request of at most the read-ahead window. A reader of a page that
+//! another is reading waits for that read.
 //!
-//! Invariant: requests to a volume in flight <= the queue's depth; the rest wait in order, or
-//! as an I/O scheduler has it.
+//! Invariant: requests to a volume in flight <= the queue's depth; the rest wait in order, or in
+//! the order of an I/O scheduler.
 //!
-//! Left out: pages that are written before they are read, read-ahead past the end of what is asked for (the files are small),
-//! and the division of memory between pages and other uses.
+//! Left out: pages that are written before they are read, read-ahead past the end of the request
+//! (the files are small), and the division of memory between pages and other uses.
 
 use crate::rig::Volume;
 use crate::site::PAGE_BYTES;
@@ -24,12 +24,12 @@ use std::cell::{Cell, RefCell};
 pub const WINDOW_PAGES: u64 = 32;
 /// Requests that the kernel keeps in flight to one device: its default `nr_requests`.
 pub const QUEUE_DEPTH: u32 = 128;
-/// Processes, as the scheduler sees them: who reads, and the kernel's writer.
+/// Processes of the scheduler: the reader, and the kernel's writer.
 const READER: u32 = 0;
 const WRITER: u32 = 1;
 /// Keys the index of pages.
 const INDEX: u64 = 1;
-/// A page's number is that of its volume, and below it that on the volume.
+/// A page's number: the volume's number above, and the page's number on the volume below.
 const VOLUME_SHIFT: u32 = 40;
 
 /// The number of a page of a volume, by the volume's place among the host's.
@@ -37,10 +37,10 @@ pub const fn page_of(volume: u64, page: u64) -> u64 {
     volume << VOLUME_SHIFT | page
 }
 
-/// Pages that were asked for, and what became of it.
+/// Pages requested, and their fate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pages {
-    /// Asked for.
+    /// Pages requested.
     pub asked: u64,
     /// Read from the volume.
     pub missed: u64,
@@ -48,17 +48,17 @@ pub struct Pages {
     pub reads: u64,
 }
 
-/// A volume, and what waits for it.
+/// A volume, and its queue.
 struct Below {
     volume: Volume,
     queue: Turnstile,
 }
 
-/// A page cache, and what is below.
+/// A page cache, and the volumes below.
 pub struct Host {
     below: Vec<Below>,
     pages: RefCell<Lru<HashIndex>>,
-    /// Pages that are being read, and who waits for them.
+    /// Pages that are being read, and their waiting readers.
     coming: RefCell<FxHashMap<u64, Vec<oneshot::Sender<()>>>>,
     counts: Cell<Pages>,
 }
@@ -92,7 +92,7 @@ impl Host {
         self
     }
 
-    /// What was asked for by now.
+    /// Counts of requested pages so far.
     pub fn counts(&self) -> Pages {
         self.counts.get()
     }
@@ -121,13 +121,13 @@ impl Host {
             self.fetch(start, first + pages).await?;
         }
         for page in awaited {
-            // Who reads it reports an error.
+            // The reader of the page reports an error.
             let _ = page.await;
         }
         Ok(())
     }
 
-    /// Writes from a page of one volume on, as the kernel does it behind a process.
+    /// Writes from a page of one volume on, as the kernel writes behind a process.
     pub async fn write_back(&self, first: u64, content: Shared) -> IoResult {
         let (below, at) = self.below(first);
         let process = WRITER;
@@ -143,7 +143,7 @@ impl Host {
         (below, page & ((1 << VOLUME_SHIFT) - 1))
     }
 
-    /// Whether `page` is there; it is from now on.
+    /// Tests for `page` in memory, and puts it there.
     fn touch(&self, page: u64) -> bool {
         let mut lru = self.pages.borrow_mut();
         let request = Request::default();
@@ -175,7 +175,7 @@ impl Host {
         drop(turn);
         let mut coming = self.coming.borrow_mut();
         for page in start..end {
-            // Who waits is notified by the end of the channel.
+            // The end of the channel notifies the waiting readers.
             coming.remove(&page);
         }
         result.map(drop)

@@ -1,13 +1,13 @@
 //! Published evaluations, run again in virtual time.
 //!
-//! An experiment is one file: what it builds, what it asks of it, and what it
-//! measures. What was printed is a data file of its own, in `figures/`, and one piece
-//! of code holds the two against each other ([`verdict`]).
+//! An experiment is one file: its machine, its load, and its measurements. The published figures
+//! are a data file of their own, in `figures/`, and one piece of code holds the two against each
+//! other ([`verdict`]).
 //!
 //! Invariants:
 //!     the same seed gives the same rows on every machine: no clock, no thread, and no
 //!     mathematical function but those of `libm` and those that IEEE 754 rounds exactly
-//!     a printed figure has one row, whether it was met or not
+//!     a printed figure has one row, met or not
 //!
 //! Not here: hotset's engine and arrays, which are the ones that serve; models of drives
 //! and links (`sim`).

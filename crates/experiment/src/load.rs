@@ -1,5 +1,5 @@
-//! A load and the node that it runs on, for whatever is done with both: another choice is
-//! tried on them ([`crate::choices`]), or what clients ask is recorded ([`crate::record`]).
+//! A load and its node, for two uses: another choice is tried on them ([`crate::choices`]), or the
+//! clients' requests are recorded ([`crate::record`]).
 
 use crate::rig::{self, Disks, Rig};
 use crate::visitors::Curve;
@@ -7,32 +7,32 @@ use block::Nanos;
 use control::config::Config;
 use sim::World;
 
-/// Where a load is to be looked at.
+/// The place of the observation of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// The volumes that clients ask; the first is observed.
     pub volumes: &'static [&'static str],
-    /// When it is asked what the size of the pool should be, of the first time.
+    /// Time of the first run at which the size of the pool is asked for.
     pub advised_after: Nanos,
 }
 
-/// What is asked of volumes, and what they lie on.
+/// Requests to volumes, and the disks of the volumes.
 #[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
 pub trait Load: Copy + 'static {
-    /// Where to look.
+    /// Place of the observation.
     fn place(&self) -> Place;
 
-    /// The configuration with the cache, if it has one.
+    /// The configuration with the cache, if there is one.
     fn topology(&self) -> String;
 
     /// The same with so much of its flash.
     fn with_flash(self, percent: u64) -> Self;
 
-    /// The disks that are not what the `model` of their device alone says, and what paces them
-    /// in `world`.
+    /// The disks that differ from the `model` of their device, with their service times in `world`.
     fn below(self, seed: u64, config: &Config, world: &mut World) -> Result<Disks, String>;
 
-    /// Runs `work` on a node as `text` has it: what it came to, and the simulated time.
+    /// Runs `work` on a node with the configuration `text`; returns the result, and the simulated
+    /// time.
     fn on_node<T: 'static>(
         self,
         seed: u64,
@@ -45,6 +45,6 @@ pub trait Load: Copy + 'static {
         rig::run_on(world, config, &below, work)
     }
 
-    /// Lets it run on what `seed` has laid out, in the ways that `ways` draws.
+    /// Runs the load on the content that `seed` has laid out, in the ways that `ways` draws.
     async fn work(self, rig: &mut Rig, seed: u64, ways: u64) -> Result<Curve, String>;
 }

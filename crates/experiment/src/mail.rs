@@ -1,15 +1,15 @@
-//! A mail store: databases whose threads read pages at random places and change some of
-//! them, a log for each, and a scan that checks every page in the background.
+//! A mail store: databases, their logs, and a scan that checks every page in the background.
+//! Threads of a database read pages at random places and change some of them.
 //!
-//! A transaction reads a page; one that changes it writes the page again and, where it
-//! waits for its commit, appends to the log of its database. The scan reads on at a rate of
-//! its own. What is counted as transactions' I/O are the reads and writes of pages.
+//! A transaction reads a page; one that changes the page writes it again and, where it waits for
+//! its commit, appends to the log of its database. The scan reads on at a rate of its own. The
+//! transactions' I/O are the reads and writes of pages.
 //!
 //! Invariants: reads of a database that transactions wait for <= its threads; one write of a
 //! log is in flight.
 //!
-//! Left out: the database's memory, the tree above the pages, and checkpoints: a changed
-//! page is written at once, and nobody waits for it.
+//! Left out: the database's memory, the tree above the pages, and checkpoints: a changed page is
+//! written at once, and no transaction waits for that write.
 
 use crate::measured::{Measured, Meter, Times};
 use crate::queries::Reads;
@@ -29,12 +29,12 @@ pub const DATABASES_MAX: usize = 5;
 /// A log begins again after so many bytes.
 const LOG_BYTES: u64 = 1 << 30;
 
-/// A store, and what is asked of it.
+/// A store, and its load.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Shape {
-    /// Databases, each with its log behind it; `DATABASES_MAX` at most.
+    /// Databases, each followed by its log; `DATABASES_MAX` at most.
     pub databases: u32,
-    /// From the start of one to the next.
+    /// Distance from the start of one database to the next.
     pub apart_bytes: u64,
     /// The size of one.
     pub database_bytes: u64,
@@ -42,17 +42,17 @@ pub struct Shape {
     pub page_bytes: u64,
     /// Threads of a database.
     pub threads: u32,
-    /// What a thread does between two pages, on average.
+    /// Mean pause of a thread between two pages.
     pub pause: Nanos,
     /// The share of pages read that are changed.
     pub changed: f64,
     /// The share of changes that wait for their commit.
     pub committed: f64,
-    /// What such a commit appends to the log.
+    /// Bytes that such a commit appends to the log.
     pub commit_bytes: u64,
     /// A read of the scan.
     pub scan_bytes: u64,
-    /// What the scan of a database reads a second.
+    /// Bytes a second that the scan of a database reads.
     pub scan_bytes_per_second: u64,
     /// The host's and the guest's time for a request.
     pub path: Nanos,
@@ -68,7 +68,7 @@ impl Shape {
     }
 }
 
-/// What was asked for in one interval, or in all.
+/// Requests of one interval, or of all.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Served {
     /// Pages read for transactions, by database.
@@ -217,7 +217,7 @@ mod tests {
         })
     }
 
-    /// A disk that serves any number at once: a thread's cycle is its pause, a read, and of
+    /// Checks a disk that serves any number at once. A thread's cycle is its pause, a read, and for
     /// the share that commits a write of the log, and its wait for those of other threads.
     fn near(found: &Measured<Served>, shape: Shape) -> bool {
         let (sum, s) = found.whole();

@@ -3,8 +3,8 @@
 //! Closed loops of 1,500 users for 90 minutes, and then, on the same node, shorter ones of 500
 //! to 2,500. Without the cache the node serves its volume in pass-through.
 //!
-//! Half of the sites, of the memory and the flash, and so of the time; users, what they
-//! think, rates, latencies and seeks are the whole ones, since sites lie all over the disks.
+//! The size is a half: of the sites, of the memory and the flash, and so of the time. Users, think
+//! times, rates, latencies and seeks are the whole ones, since sites lie all over the disks.
 //!
 //! Not here: memory and processor of the clients, and the controller's own write cache,
 //! which reads do not use.
@@ -29,7 +29,7 @@ use drives::catalogue::link::GIGABIT;
 use sim::World;
 use std::rc::Rc;
 
-/// The name under which it is run.
+/// The experiment's name in the registry.
 pub const NAME: &str = "maxiq";
 const FIGURES: &str = include_str!("../figures/maxiq.toml");
 /// One line of the registry.
@@ -48,7 +48,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 const VOLUME: &str = "sites";
 const DISKS: [&str; 3] = ["disk0", "disk1", "disk2"];
-/// What can be left out of the model.
+/// The parts of the model that can be left out.
 const PARTS: [Part<Scale>; 5] = [
     Part {
         name: "the long run before the sweep, which fills the cache",
@@ -86,23 +86,23 @@ const PARTS: [Part<Scale>; 5] = [
         },
     },
 ];
-/// The topology, as `hotset check` reads it.
+/// The topology, in the form that `hotset check` reads.
 pub const TOPOLOGY: &str = include_str!("../topologies/maxiq.toml");
-/// A flash drive, in whole MiB of what its model holds.
+/// A flash drive, in whole MiB of its model's capacity.
 const FLASH: Sectors = Sectors::from_mib(30_517);
 
-/// What is run, and how much of it.
+/// Size and parameters of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Scale {
     /// Sites.
     pub sites: u32,
-    /// HTML files of a site, fitted; it has 17.5 images for each.
+    /// HTML files of a site, fitted; the site has 17.5 images for each.
     pub pages: u32,
     /// The mean size of a file.
     pub file_bytes: f64,
     /// Users of the long run.
     pub users: u32,
-    /// What they think between two pages.
+    /// Mean time that users think between two pages.
     pub think: Nanos,
     /// Connections of a user.
     pub connections: u32,
@@ -114,13 +114,13 @@ pub struct Scale {
     pub sweep_span: Nanos,
     /// The sweep comes after the long run, on the same node; else each of its runs has a new one.
     pub sweep_follows: bool,
-    /// What a point of the curves covers.
+    /// Time covered by a point of the curves.
     pub interval: Nanos,
     /// The server's memory for pages.
     pub memory_pages: u32,
     /// The size of the flash drive.
     pub flash: Sectors,
-    /// Whether the flash drive takes its time.
+    /// True to model the flash drive's time.
     pub flash_paced: bool,
     /// The server's processor for a request.
     pub processor: Nanos,
@@ -129,7 +129,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// One `part`-th of what was published.
+    /// One `part`-th of the published size.
     pub const fn part(part: u32) -> Scale {
         let of = part as u64;
         Scale {
@@ -158,8 +158,8 @@ impl Scale {
         if quick { Scale::QUICK } else { Scale::FULL }
     }
 
-    /// A thirty-second part, with an eighth of the users, who think for an eighth of the time:
-    /// they ask as much, and what they have in flight is no larger a part of the memory.
+    /// A thirty-second part, with an eighth of the users and an eighth of their think time. The
+    /// request rate is the same, and the data in flight is no larger a part of the memory.
     const fn load(quick: bool) -> Scale {
         if quick {
             return Scale::QUICK;
@@ -182,7 +182,7 @@ impl Scale {
         }
     }
 
-    /// Half of it.
+    /// Half of the published size.
     pub const FULL: Scale = Scale::part(2);
     /// A few sites and minutes: too little to judge by.
     pub const QUICK: Scale = Scale {
@@ -203,8 +203,8 @@ impl Scale {
 /// Users of the sweep.
 pub const SWEEP: [u32; 5] = [500, 1_000, 1_500, 2_000, 2_500];
 
-/// Lets `users` visit for `span`, without or with the cache: what they saw, and the time it
-/// took in the simulation.
+/// Lets `users` visit for `span`, without or with the cache; returns their observations, and the
+/// simulated time.
 pub fn run_one(
     seed: u64,
     scale: Scale,
@@ -334,7 +334,7 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
         let mbps = sum.bytes as f64 * 8e-6 / span_s;
         let rate = sum.pages as f64 / span_s;
         if !cached {
-            // What was printed of it follows from the interactive law.
+            // The published value follows from the interactive law.
             measured.set("implied.pages", rate);
             let all_there = seconds(scale.ramp) * 2.0;
             let (steady, s) = curve.over(all_there, f64::INFINITY);
@@ -368,7 +368,7 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
     Ok(measured)
 }
 
-/// What is printed as ratios and claims.
+/// Sets the figures that are printed as ratios and claims.
 fn compare(measured: &mut Outcome) {
     let of = |figure: &str| measured.values[figure];
     let faster = |figure: &str| of(&format!("{figure}.off")) / of(&format!("{figure}.on"));
@@ -392,8 +392,8 @@ fn compare(measured: &mut Outcome) {
     }
 }
 
-/// How many times the users have the same response with the cache, where 1,500 had it
-/// without, between the points of the sweep.
+/// Ratio of users with the cache to the 1,500 users without it, at the same response time, between
+/// the points of the sweep.
 fn users_at_equal_response(off: [f64; 5], on: [f64; 5]) -> f64 {
     let target = off[2];
     let mut users = f64::from(SWEEP[0]);
@@ -408,7 +408,7 @@ fn users_at_equal_response(off: [f64; 5], on: [f64; 5]) -> f64 {
     users / f64::from(SWEEP[2])
 }
 
-/// What was printed.
+/// The published figures.
 pub fn figures() -> Figures {
     Figures::parse(FIGURES).expect("the shipped figures are well formed")
 }
@@ -431,7 +431,7 @@ mod tests {
         assert_eq!(outcome, run(1, Scale::QUICK, &|_| ()).unwrap());
     }
 
-    /// What is in flight and what is thought about are all users: N = X (R + Z).
+    /// Users in flight and thinking users are all users: N = X (R + Z).
     #[test]
     fn the_interactive_law_holds_on_the_whole_node() {
         let scale = Scale::QUICK;

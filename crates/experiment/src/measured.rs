@@ -1,6 +1,6 @@
 //! Requests of a workload to a volume, counted by interval once the warm-up is over.
 //!
-//! Invariant: what ends outside of the time that is measured counts for nothing.
+//! Invariant: a request that ends outside of the measured time does not count.
 
 use crate::queries::Reads;
 use crate::rig::Volume;
@@ -9,18 +9,18 @@ use block::{Env, Fua, IoError, IoResult, Nanos, Shared};
 use std::cell::RefCell;
 use std::ops::AddAssign;
 
-/// When it is measured.
+/// Times of a measurement.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Times {
-    /// What comes before.
+    /// Time before the measurement.
     pub warm_up: Nanos,
-    /// What is measured, in whole intervals.
+    /// Measured time, in whole intervals.
     pub span: Nanos,
-    /// What a point covers.
+    /// Time covered by a point.
     pub interval: Nanos,
 }
 
-/// What came out, one point an interval after the warm-up.
+/// Result, one point an interval after the warm-up.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Measured<P> {
     /// Seconds that a point covers.
@@ -29,7 +29,7 @@ pub struct Measured<P> {
     pub points: Vec<P>,
 }
 
-/// What is asked over time, where a point covers `interval`.
+/// Requests over time, with points that cover `interval`.
 pub fn curve(interval: Nanos, points: impl IntoIterator<Item = Reads>) -> Curve {
     let tally = |reads: Reads| Tally {
         hits: reads.reads,
@@ -52,9 +52,9 @@ impl<P: Default + Clone + AddAssign> Measured<P> {
     }
 }
 
-/// What is asked of a volume, and measured.
+/// Requests to a volume, and their measurement.
 pub struct Meter<P> {
-    /// Of its shard.
+    /// Environment of the volume's shard.
     pub env: Env,
     volume: Volume,
     content: Shared,
@@ -66,8 +66,8 @@ pub struct Meter<P> {
 }
 
 impl<P: Default + Clone> Meter<P> {
-    /// One that begins now, whose writes have at most so many bytes, and whose requests take
-    /// `path` to the volume and back.
+    /// Creates a meter that begins now, with writes of at most so many bytes, and requests that
+    /// take `path` to the volume and back.
     pub fn new(
         env: &Env,
         volume: Volume,
@@ -94,12 +94,12 @@ impl<P: Default + Clone> Meter<P> {
         self.from + self.times.span
     }
 
-    /// Whether more is to be asked.
+    /// Returns true while more requests are to be sent.
     pub fn goes_on(&self) -> bool {
         self.env.timer.now() < self.end() && self.failed.borrow().is_none()
     }
 
-    /// Waits for the end: what was measured, or what failed first.
+    /// Waits for the end; returns the measurement, or the first failure.
     pub async fn ended(&self) -> IoResult<Measured<P>> {
         self.env.timer.until(self.end()).await;
         match self.failed.take() {
@@ -111,7 +111,7 @@ impl<P: Default + Clone> Meter<P> {
         }
     }
 
-    /// Reads so many bytes, and counts it under `kind`.
+    /// Reads so many bytes, and counts the read under `kind`.
     pub async fn read(&self, kind: impl FnOnce(&mut P) -> &mut Reads, at: u64, bytes: u64) {
         let asked = self.env.timer.now();
         self.env.timer.sleep(self.path).await;
@@ -119,7 +119,7 @@ impl<P: Default + Clone> Meter<P> {
         self.count(kind, asked, bytes, result.map(drop));
     }
 
-    /// Writes so many bytes, and counts it under `kind`.
+    /// Writes so many bytes, and counts the write under `kind`.
     pub async fn write(&self, kind: impl FnOnce(&mut P) -> &mut Reads, at: u64, bytes: u64) {
         let asked = self.env.timer.now();
         self.env.timer.sleep(self.path).await;
@@ -148,7 +148,7 @@ impl<P: Default + Clone> Meter<P> {
         });
     }
 
-    /// Counts what has just ended.
+    /// Counts a request that has just ended.
     pub fn tally(&self, add: impl FnOnce(&mut P)) {
         let now = self.env.timer.now();
         if now < self.from {

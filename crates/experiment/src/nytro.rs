@@ -1,9 +1,10 @@
-//! Decision support over a storage network, without a cache, while it warms, and warm.
+//! Decision support over a storage network, without a cache, with a cache that warms, and with a
+//! warm cache.
 //!
-//! A hundredth of the database and of the flash, and so of the time; rates, latencies and
-//! seeks are the whole ones, since the database's pieces are spread over the whole volume.
-//! Without the cache the same node serves its volume in pass-through. In the end the storage
-//! system takes a snapshot and restores it, behind a cache that holds what came later.
+//! The size is a hundredth: of the database and of the flash, and so of the time. Rates, latencies
+//! and seeks are the whole ones, since the database's pieces are spread over the whole volume.
+//! Without the cache the same node serves its volume in pass-through. In the end the storage system
+//! takes a snapshot and restores it, behind a cache that holds later writes.
 
 use crate::ablation::{Part, names};
 use crate::choices::choose;
@@ -24,7 +25,7 @@ use drives::catalogue::link::TEN_GIGABIT;
 use drives::{Link, Wear};
 use sim::{Rng, Service, World};
 
-/// The name under which it is run.
+/// The experiment's name in the registry.
 pub const NAME: &str = "nytro";
 const FIGURES: &str = include_str!("../figures/nytro.toml");
 /// One line of the registry.
@@ -41,10 +42,10 @@ pub const EXPERIMENT: Experiment = Experiment {
     choose: |seed, quick, flash, choice| choose(Scale::load(quick), seed, flash, choice),
     record: |seed, quick, sink| record(Scale::load(quick), seed, sink),
 };
-/// The topology, as `hotset check` reads it.
+/// The topology, in the form that `hotset check` reads.
 pub const TOPOLOGY: &str = include_str!("../topologies/nytro.toml");
 const VOLUME: &str = "database";
-/// What can be left out of the model.
+/// The parts of the model that can be left out.
 const PARTS: [Part<Scale>; 4] = [
     Part {
         name: "the look-ups of indexes",
@@ -81,25 +82,25 @@ const PARTS: [Part<Scale>; 4] = [
         },
     },
 ];
-/// Draws where the spindle is, and what the snapshot's blocks hold.
+/// Draws the position of the spindle, and the content of the snapshot's blocks.
 const PHASES: u64 = 13;
 const STAMPS: u64 = 14;
 /// Blocks that are written around the snapshot.
 const STAMPED: u64 = 64;
 const STAMP_BYTES: usize = 64 << 10;
 
-/// What is run, and how much of it.
+/// Size and parameters of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Scale {
     /// The database.
     pub shape: Shape,
     /// The flash.
     pub flash: Sectors,
-    /// Whether it takes its time.
+    /// True to model the flash's time.
     pub flash_paced: bool,
-    /// What a point of the curves covers.
+    /// Time covered by a point of the curves.
     pub interval: Nanos,
-    /// What is left of the topology's own `sequential`: nothing, if this says so.
+    /// True to keep the topology's own `sequential`, which promotes scans.
     pub promotes_scans: bool,
 }
 
@@ -108,7 +109,7 @@ impl Scale {
         if quick { Scale::QUICK } else { Scale::FULL }
     }
 
-    /// A hundredth of what was published.
+    /// A hundredth of the published size.
     pub const FULL: Scale = Scale {
         shape: Shape {
             bytes: 3_700_000_000,
@@ -158,7 +159,7 @@ impl Load for Scale {
     fn place(&self) -> Place {
         Place {
             volumes: &[VOLUME],
-            // A ninth of what the first time takes.
+            // A ninth of the first run.
             advised_after: Nanos(self.shape.bytes * 4),
         }
     }
@@ -196,9 +197,9 @@ impl Load for Scale {
     }
 }
 
-/// Runs all queries on a fresh node: once without the cache, or twice and then the snapshot
-/// with it. What the runs came to, the share of blocks that are the back end's after its
-/// restoration, and the simulated time.
+/// Runs all queries on a fresh node: once without the cache, or twice and then the snapshot with
+/// the cache. Returns the results of the runs, the share of blocks that are the back end's after
+/// its restoration, and the simulated time.
 pub fn run_one(
     seed: u64,
     scale: Scale,
@@ -227,23 +228,23 @@ async fn snapshot(seed: u64, rig: &Rig, volume: &Volume, invalidate: bool) -> Re
     let mut rng = Rng::fork(seed, STAMPS);
     // 1. The database has written its state of now.
     stamp(rig, volume, &mut rng).await?;
-    // 2. It is quiesced, and so is the cache.
+    // 2. The database is quiesced, and so is the cache.
     rig.control(Request::Quiesce { volume: named() }).await?;
     // 3. The storage system takes its snapshot.
     let san = rig.medium("san")?;
     let image = san.save();
-    // 4. All goes on, and the cache comes to hold what is written later.
+    // 4. All goes on, and the cache comes to hold later writes.
     rig.control(Request::Resume { volume: named() }).await?;
     stamp(rig, volume, &mut rng).await?;
     for block in 0..STAMPED {
         let read = volume.read(block * STAMP_BYTES as u64, STAMP_BYTES).await;
         read.map_err(to_message)?;
     }
-    // 5. It is quiesced again.
+    // 5. The database is quiesced again.
     rig.control(Request::Quiesce { volume: named() }).await?;
     // 6. The storage system restores the snapshot.
     san.restore(&image);
-    // 7. What is cached is forgotten, and all goes on.
+    // 7. The cache is invalidated, and all goes on.
     if invalidate {
         rig.control(Request::Invalidate { volume: named() }).await?;
     }
@@ -301,7 +302,7 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
     Ok(measured)
 }
 
-/// What was printed, from the three runs.
+/// Sets the published figures, from the three runs.
 fn compare(measured: &mut Outcome, runs: &[Measured], interval: Nanos) {
     let [none, warming, warm] = runs else {
         unreachable!("there are three runs")
@@ -349,7 +350,7 @@ fn compare(measured: &mut Outcome, runs: &[Measured], interval: Nanos) {
     }
 }
 
-/// What was printed.
+/// The published figures.
 pub fn figures() -> Figures {
     Figures::parse(FIGURES).expect("the shipped figures are well formed")
 }

@@ -1,13 +1,13 @@
-//! Transactions of a brokerage: users who ask for one after the other, a database whose
-//! memory holds the pages used last, and a log.
+//! Transactions of a brokerage: users who ask for one after the other, a database with the last
+//! used pages in memory, and a log.
 //!
-//! The ten transactions have the shares of TPC-E ("TPC Benchmark E", clause 6.2.2.1). Each
-//! touches so many pages of the database, one after the other; one that changes pages waits
-//! for its commit in the log, and then its pages are written, for which nobody waits. Half
-//! of the pages are drawn from all of the database, half from what is newest in it.
+//! The ten transactions have the shares of TPC-E ("TPC Benchmark E", clause 6.2.2.1). Each touches
+//! so many pages of the database, one after the other; one that changes pages waits for its commit
+//! in the log. The changed pages are written after that, without a wait. Half of the pages are
+//! drawn from all of the database, half from its newest part.
 //!
-//! Invariants: transactions in flight <= users; one write of the log is in flight, and takes
-//! along what came to it meanwhile.
+//! Invariants: transactions in flight <= users; one write of the log is in flight, and covers the
+//! commits that came before its start.
 //!
 //! Left out: locks, processors, checkpoints, and the upper levels of indexes, which are
 //! always in memory.
@@ -29,18 +29,18 @@ const WARM: u64 = 16;
 const USERS: u64 = 3_000_000;
 /// Keys the index of pages.
 const INDEX: u64 = 2;
-/// Of the database, what is newest, and how many touches go there.
+/// One of so many pages of the database is in its newest part, and the share of touches there.
 const NEWEST_PART: u64 = 20;
 const NEWEST_SHARE: f64 = 0.5;
 /// A page is on the next disk after so many, so that all disks are alike.
 const PIECE_PAGES: u64 = 8_192;
 
-/// A transaction: its name, how many of a thousand it is, the pages that it touches, and
-/// those of them that it changes.
+/// A transaction: its name, its share of a thousand, the pages that it touches, and the changed
+/// ones among these.
 pub struct Kind {
-    /// As the benchmark has it.
+    /// The benchmark's name of the transaction.
     pub name: &'static str,
-    /// Of a thousand.
+    /// Share of a thousand transactions.
     pub share: u64,
     touched: f64,
     changed: f64,
@@ -69,10 +69,10 @@ pub const KINDS: [Kind; 10] = [
     kind("trade-update", 20, 40.0, 10.0),
 ];
 
-/// A database, and who uses it.
+/// A database, and its users.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Shape {
-    /// Who asks for one transaction after the other.
+    /// Users, each with one transaction after the other.
     pub users: u32,
     /// A page.
     pub page_bytes: u64,
@@ -80,22 +80,22 @@ pub struct Shape {
     pub pages: u64,
     /// Data disks; then the log.
     pub disks: u64,
-    /// From the start of one to the next, and to the log.
+    /// Distance from the start of one disk to the next, and to the log.
     pub apart_bytes: u64,
     /// The size of the log.
     pub log_bytes: u64,
     /// Pages that the memory holds.
     pub memory_pages: u32,
-    /// How many times the pages of [`KINDS`] are touched and changed.
+    /// Factor on the touched and changed pages of [`KINDS`].
     pub scale: f64,
     /// The share of reads that bring the next page along.
     pub ahead: f64,
-    /// What a commit appends to the log.
+    /// Bytes that a commit appends to the log.
     pub commit_bytes: u64,
 }
 
 impl Shape {
-    /// Where a page is: pieces of the database go around the disks.
+    /// Place of a page: pieces of the database go around the disks.
     fn place(&self, page: u64) -> u64 {
         let piece = page / PIECE_PAGES;
         let on_disk = piece / self.disks * PIECE_PAGES + page % PIECE_PAGES;
@@ -110,7 +110,7 @@ impl Shape {
     }
 }
 
-/// What was asked for in one interval, or in all.
+/// Requests of one interval, or of all.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Served {
     /// Transactions that have ended, by [`KINDS`].
@@ -157,7 +157,7 @@ struct Database {
     memory: RefCell<Lru<HashIndex>>,
     log: Turnstile,
     log_end: Cell<u64>,
-    /// Commits that a write of the log has not begun for, and those that it has ended for.
+    /// Commits asked for, and those of them that are durable.
     asked: Cell<u64>,
     durable: Cell<u64>,
 }
@@ -187,7 +187,7 @@ pub async fn run(
     database.meter.ended().await
 }
 
-/// The memory as long use has left it.
+/// The memory after long use.
 fn warm(seed: u64, shape: &Shape) -> Lru<HashIndex> {
     let mut rng = Rng::fork(seed, WARM);
     let mut memory = Lru::new(INDEX, shape.memory_pages);
@@ -197,7 +197,7 @@ fn warm(seed: u64, shape: &Shape) -> Lru<HashIndex> {
     memory
 }
 
-/// Whether a page is in memory; it is from now on.
+/// Tests for a page in memory, and puts it there.
 fn touch(memory: &mut Lru<HashIndex>, page: u64) -> bool {
     let request = Request::default();
     let hit = memory.touch(Key(page), &request).is_some();
@@ -346,7 +346,7 @@ mod tests {
             .sum()
     }
 
-    /// Shares, touches, hits, and the rate of users who wait for nothing but the disk.
+    /// Checks shares, touches, hits, and the rate of users that wait only for the disk.
     fn near(found: &Measured<Served>, shape: &Shape) -> bool {
         let (sum, s) = found.whole();
         let ended = sum.ended() as f64;

@@ -1,9 +1,9 @@
-//! A web server's pages on a file system: what a visitor is shown, and what it takes.
+//! A web server's pages on a file system: the files of a page, and the time to serve them.
 //!
-//! Files are log-normal around their mean, as in [`site`](crate::site). Each section of the
-//! site, a customer's own site or a directory, has a group of the file system to itself,
-//! drawn at random: ext3 spreads directories of the top level over the disk (Orlov's
-//! allocator). A page and its images are drawn uniformly from one section.
+//! Files are log-normal around their mean, as in [`site`](crate::site). Each section of the site, a
+//! customer's own site or a directory, has a group of the file system to itself. The group is drawn
+//! at random: ext3 spreads directories of the top level over the disk (Orlov's allocator). A page
+//! and its images are drawn uniformly from one section.
 //!
 //! Left out: processors in short supply; the machines here had many.
 
@@ -38,12 +38,12 @@ pub struct Shape {
 /// The files.
 pub struct Pages {
     shape: Shape,
-    /// By section: its HTML, then its images.
+    /// Files by section: its HTML, then its images.
     files: Vec<File>,
 }
 
 impl Pages {
-    /// Lays the files out on a volume of so many blocks; an error if they do not fit.
+    /// Lays the files out on a volume of so many blocks; an error if the files do not fit.
     pub fn new(seed: u64, shape: Shape, volume_pages: u64) -> Result<Pages, String> {
         let mut sizes = Rng::fork(seed, SIZES);
         let groups = Layout::groups(volume_pages);
@@ -82,11 +82,11 @@ impl Pages {
 
 /// A server of files.
 pub struct Front {
-    /// Of its shard.
+    /// Environment of the server's shard.
     pub env: Env,
-    /// Where it reads.
+    /// The host that serves the server's reads.
     pub host: Host,
-    /// How fast it is.
+    /// Speed of the server.
     pub server: Server,
     /// The way to the visitors.
     pub team: Team,
@@ -102,7 +102,7 @@ impl Front {
         timer.sleep(connect + half + self.server.processor).await;
     }
 
-    /// Answers it with a file of the host's first volume.
+    /// Answers a request with a file of the host's first volume.
     pub async fn send(&self, file: File, on: Connection) -> IoResult<Answer> {
         let timer = &self.env.timer;
         let half = Nanos(self.server.round_trip.0 / 2);
@@ -125,9 +125,9 @@ impl Front {
 
 /// A server of pages.
 pub struct Web {
-    /// What it serves.
+    /// The server's pages.
     pub pages: Rc<Pages>,
-    /// What serves it.
+    /// The server of the pages' files.
     pub front: Front,
 }
 
@@ -179,7 +179,7 @@ mod tests {
         assert!(Pages::new(1, SHAPE, 1 << 20).is_err());
     }
 
-    /// Of n draws from m HTML files, a file is among them with 1 - (1 - 1/m)^n.
+    /// Checks n draws from m HTML files: a file is among them with 1 - (1 - 1/m)^n.
     #[test]
     fn pages_are_drawn_uniformly_and_each_from_one_section() {
         const DRAWN: u32 = 3_000;
@@ -217,7 +217,7 @@ mod tests {
 
     const READ: Nanos = Nanos::from_micros(5_000);
 
-    /// What a request takes whose directory, inode and data are read one after the other.
+    /// Time of a request with its directory, inode and data read one after the other.
     fn answered(fresh: bool, processor: Nanos) -> Nanos {
         on_disk(READ, async move |gate, env| {
             let front = Front {

@@ -45,7 +45,7 @@ mod tests {
 
     const PARTITION: Sectors = Sectors(1 << 26);
 
-    /// When a drive in partitions, or a bare one, has read at these places.
+    /// Reads these places of a drive in partitions, or of a bare one; returns the completions.
     fn read(places: &[(u32, u64)], parted: bool) -> Vec<Completed> {
         let mut drive = Parted::new(Hdd::new(&ST3500320AS, 0.0).unwrap(), PARTITION);
         for (id, (unit, start)) in places.iter().enumerate() {

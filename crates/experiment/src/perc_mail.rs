@@ -1,5 +1,5 @@
-//! A mail store on two mirrored controllers: what it reaches at the published number of
-//! threads, and the most threads that it answers in time.
+//! A mail store on two mirrored controllers: its results at the published number of threads, and
+//! the most threads that it answers in time.
 //!
 //! Mailboxes, databases and pages are as published. The tool adds threads until the mean
 //! read of a database, of any of them, or the mean write of the logs takes too long.
@@ -19,7 +19,7 @@ use crate::rig::Volume;
 use crate::verdict::Outcome;
 use block::{Env, IoResult, Nanos};
 
-/// The name under which it is run.
+/// The experiment's name in the registry.
 pub const NAME: &str = "perc-mail";
 const FIGURES: &str = include_str!("../figures/perc-mail.toml");
 /// One line of the registry.
@@ -46,12 +46,12 @@ pub const EXPERIMENT: Experiment = Experiment {
     },
     record: |seed, quick, sink| record(Scale::of(SHAPE, quick), seed, sink),
 };
-/// What can be left out of the model.
+/// The parts of the model that can be left out.
 const PARTS: [Part<Shape>; 6] = [
     Part {
         name: "the scan in the background",
         without: |shape| Shape {
-            // One read in the whole of it.
+            // One read in the whole run.
             scan_bytes_per_second: 1,
             ..shape
         },
@@ -96,11 +96,11 @@ const PARTS: [Part<Shape>; 6] = [
 pub const THREADS: u32 = 7;
 /// The most that are tried.
 const THREADS_MAX: u32 = 16;
-/// What a test passes at: mean reads of each database, and mean writes of logs.
+/// Limits of a test: mean reads of each database, and mean writes of logs.
 const READ_MS_MAX: f64 = 20.0;
 const COMMIT_MS_MAX: f64 = 10.0;
 
-/// What is run, and for how long.
+/// Workload of a run, and its times.
 pub type Scale = controllers::Scale<Shape>;
 
 impl Asked for Shape {
@@ -121,7 +121,7 @@ impl Asked for Shape {
     }
 }
 
-/// What is asked.
+/// The workload.
 pub const SHAPE: Shape = Shape {
     databases: 5,
     apart_bytes: 200 << 30,
@@ -141,14 +141,14 @@ pub const SHAPE: Shape = Shape {
 
 /// Choices are tried on this part of the databases, and of a drive.
 const PART: u64 = 50;
-/// That part, as far apart. The scan comes through all of it as often.
+/// Shape of that part, with databases as far apart. The scan comes through the whole part as often.
 const PART_SHAPE: Shape = Shape {
     database_bytes: SHAPE.database_bytes / PART / (256 << 10) * (256 << 10),
     scan_bytes_per_second: SHAPE.scan_bytes_per_second / PART,
     ..SHAPE
 };
 
-/// Runs one test: what it came to, and the time it took in the simulation.
+/// Runs one test; returns the result, and the simulated time.
 pub fn run_one(seed: u64, scale: Scale, threads: u32) -> Result<(Measured<Served>, Nanos), String> {
     let shape = Shape {
         threads,
@@ -160,7 +160,7 @@ pub fn run_one(seed: u64, scale: Scale, threads: u32) -> Result<(Measured<Served
 
 fn passes(measured: &Measured<Served>) -> bool {
     let (sum, _) = measured.whole();
-    // What was not asked took no time.
+    // Requests that were not sent took no time.
     let fast = |reads: &Reads, most: f64| reads.mean_ms() <= most || reads.reads == 0;
     sum.reads.iter().all(|reads| fast(reads, READ_MS_MAX)) && fast(&sum.commits, COMMIT_MS_MAX)
 }
@@ -211,7 +211,7 @@ fn most(passes: bool, mut test: impl FnMut(u32) -> Result<bool, String>) -> Resu
     Ok(threads)
 }
 
-/// What was printed.
+/// The published figures.
 pub fn figures() -> Figures {
     Figures::parse(FIGURES).expect("the shipped figures are well formed")
 }

@@ -1,4 +1,4 @@
-//! Transactions of a brokerage on two mirrored controllers, by as many users as they serve.
+//! Transactions of a brokerage on two mirrored controllers, at the published number of users.
 //!
 //! Not here: the hypervisor and the processors; the log's own disk lies behind the data's.
 
@@ -15,7 +15,7 @@ use crate::rig::Volume;
 use crate::verdict::Outcome;
 use block::{Env, IoResult};
 
-/// The name under which it is run.
+/// The experiment's name in the registry.
 pub const NAME: &str = "perc-oltp";
 const FIGURES: &str = include_str!("../figures/perc-oltp.toml");
 /// One line of the registry.
@@ -43,7 +43,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     record: |seed, quick, sink| record(Scale::of(SHAPE, quick), seed, sink),
 };
 
-/// What can be left out of the model.
+/// The parts of the model that can be left out.
 const PARTS: [Part<Shape>; 3] = [
     Part {
         name: "the database's memory",
@@ -67,7 +67,7 @@ const PARTS: [Part<Shape>; 3] = [
         },
     },
 ];
-/// What is run, and for how long.
+/// Workload of a run, and its times.
 pub type Scale = controllers::Scale<Shape>;
 
 impl Asked for Shape {
@@ -88,7 +88,7 @@ impl Asked for Shape {
     }
 }
 
-/// What is asked.
+/// The workload.
 pub const SHAPE: Shape = Shape {
     users: 250,
     page_bytes: 8 << 10,
@@ -107,7 +107,7 @@ pub const SHAPE: Shape = Shape {
 
 /// Choices are tried on this part of the database, of its memory and of a drive.
 const PART: u64 = 50;
-/// That part, in pieces over as much of the disks.
+/// Shape of that part, in pieces over as much of the disks.
 const PART_SHAPE: Shape = Shape {
     pages: SHAPE.pages / PART,
     disks: 75,
@@ -139,7 +139,7 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
     Ok(outcome)
 }
 
-/// What was printed.
+/// The published figures.
 pub fn figures() -> Figures {
     Figures::parse(FIGURES).expect("the shipped figures are well formed")
 }

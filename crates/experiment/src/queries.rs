@@ -1,11 +1,11 @@
 //! Decision support: queries of one user, each of which scans tables and looks rows up by
 //! their indexes, one read after the other.
 //!
-//! The tables of a query are those that its text names; tables have the shares of TPC-H's
-//! rows ("TPC Benchmark H", revision 2, clauses 2.4 and 4.2.5). A table's index lies with
-//! it, and is scanned with it.
+//! The tables of a query are those that its text names; tables have the shares of TPC-H's rows
+//! ("TPC Benchmark H", revision 2, clauses 2.4 and 4.2.5). A table's index lies with the table, and
+//! is scanned along.
 //!
-//! Left out: what the database's own memory holds, parallel scans, and sorts on disk.
+//! Left out: hits in the database's own memory, parallel scans, and sorts on disk.
 
 use crate::rig::Volume;
 use block::{Env, IoResult, Nanos};
@@ -19,7 +19,7 @@ pub const SCAN_BYTES: u64 = 128 << 10;
 /// Bytes of a read of a look-up.
 pub const LOOKUP_BYTES: u64 = 8 << 10;
 
-/// A table, and what part of the database it is in thousandths.
+/// A table, and its part of the database in thousandths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Table {
     Lineitem,
@@ -41,7 +41,7 @@ const TABLES: [(Table, u64); 6] = [
     (Supplier, 2),
 ];
 
-/// What each query reads; nations and regions are a few rows.
+/// Tables of each query; nations and regions are a few rows.
 const QUERIES: [&[Table]; 22] = [
     &[Lineitem],
     &[Part, Supplier, Partsupp],
@@ -67,28 +67,28 @@ const QUERIES: [&[Table]; 22] = [
     &[Customer, Orders],
 ];
 
-/// A database, and how it is read.
+/// A database, and the pattern of its reads.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Shape {
     /// All tables with their indexes.
     pub bytes: u64,
     /// The database lies in pieces so long on the volume.
     pub piece_bytes: u64,
-    /// From the start of one piece to the next.
+    /// Distance from the start of one piece to the next.
     pub apart_bytes: u64,
     /// Look-ups for each read of a scan.
     pub lookups: f64,
-    /// The processor's time for what a read has brought.
+    /// The processor's time for the data of a read.
     pub processor: Nanos,
 }
 
 impl Shape {
-    /// Where the volume has this byte of the database.
+    /// Place of this byte of the database on the volume.
     fn place(&self, at: u64) -> u64 {
         at / self.piece_bytes * self.apart_bytes + at % self.piece_bytes
     }
 
-    /// Where a table lies in the database, in whole reads of a scan.
+    /// Place of a table in the database, in whole reads of a scan.
     fn table(&self, wanted: Table) -> (u64, u64) {
         let mut parts = 0;
         for (table, share) in TABLES {
@@ -102,14 +102,14 @@ impl Shape {
     }
 }
 
-/// What requests came to in one interval, or in all.
+/// Requests of one interval, or of all.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Reads {
-    /// How many.
+    /// Number of reads.
     pub reads: u64,
-    /// What they brought.
+    /// Bytes read.
     pub bytes: u64,
-    /// What they took, summed.
+    /// Latencies of the reads, summed.
     pub taken: Nanos,
 }
 
@@ -122,23 +122,23 @@ impl AddAssign for Reads {
 }
 
 impl Reads {
-    /// The mean of them.
+    /// Mean latency of the reads.
     pub fn mean_ms(self) -> f64 {
         self.taken.0 as f64 / 1e6 / self.reads as f64
     }
 }
 
-/// What a run of all queries came to.
+/// Result of a run of all queries.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Measured {
-    /// What each query took, in order.
+    /// Time of each query, in order.
     pub queries: Vec<Nanos>,
     /// One an interval; the last is not a whole one.
     pub points: Vec<Reads>,
 }
 
 impl Measured {
-    /// What all queries took.
+    /// Time of all queries.
     pub fn span(&self) -> Nanos {
         Nanos(self.queries.iter().map(|query| query.0).sum())
     }
@@ -243,7 +243,7 @@ mod tests {
         assert!(near(&found, SHAPE), "{:?}", found.whole());
         let whole = found.whole();
         assert_eq!(whole.taken, Nanos(whole.reads * READ.0));
-        // The sixth query scans what the first does.
+        // The sixth query scans the table of the first.
         let ratio = found.queries[5].0 as f64 / found.queries[0].0 as f64;
         assert!((ratio - 1.0).abs() < 0.05, "{ratio}");
     }

@@ -1,10 +1,10 @@
-//! What clients ask of the volumes of a load, as a trace: by the recording of the node that
-//! `hotset trace record` has too.
+//! The clients' requests to the volumes of a load, as a trace: by the recording of the node, as in
+//! `hotset trace record`.
 //!
-//! Nothing is cached while it is recorded, so that a closed loop asks as fast as the disks
-//! of the source answered.
+//! Nothing is cached during the recording, so that a closed loop asks as fast as the disks of the
+//! source answered.
 //!
-//! Invariant: every request is in it, in order of time; one that was dropped is an error.
+//! Invariant: the trace has every request, in order of time; a dropped one is an error.
 
 use crate::load::Load;
 use crate::rig::{Rig, Tape};
@@ -13,13 +13,13 @@ use futures_util::future::{Either, select};
 use std::pin::pin;
 use trace::Record;
 
-/// How often records are taken; a volume's tape holds 150,000 requests or so.
+/// Interval at which records are taken; a volume's tape holds 150,000 requests or so.
 const PERIOD: Nanos = Nanos::from_millis(100);
 
 /// Takes the records, one after the other; its error ends the recording.
 pub type Sink = Box<dyn FnMut(&Record) -> Result<(), String>>;
 
-/// Records what the load asks once; the simulated seconds that it took.
+/// Records the requests of one run of the load; returns the simulated seconds of the run.
 pub fn record<L: Load>(load: L, seed: u64, sink: Sink) -> Result<f64, String> {
     let text = uncached(&load.topology());
     let ((), took) = load.on_node(seed, &text, async move |mut rig: Rig| {
@@ -49,7 +49,7 @@ pub fn record<L: Load>(load: L, seed: u64, sink: Sink) -> Result<f64, String> {
     Ok(took.0 as f64 / 1e9)
 }
 
-/// A configuration whose volumes all pass the pool by.
+/// A configuration with all volumes in pass-through.
 fn uncached(text: &str) -> String {
     let passes = |line: &str| match line {
         "[[volume]]" => "[[volume]]\nmode = \"pass-through\"\n".to_owned(),
@@ -62,12 +62,12 @@ fn uncached(text: &str) -> String {
 struct Written {
     tapes: Vec<Tape>,
     sink: Sink,
-    /// When the first request came: a trace begins with it.
+    /// Time of the first request: the trace begins then.
     began: Option<Nanos>,
 }
 
 impl Written {
-    /// Passes on what came since the last time, of all volumes in one order.
+    /// Passes on the records since the last call, of all volumes in one order.
     async fn take(&mut self) -> Result<(), String> {
         let mut records = Vec::new();
         for (number, tape) in (0..).zip(&mut self.tapes) {

@@ -4,14 +4,14 @@
 //! host's page cache is empty before each. The disk is two drives that hotset's own RAID 1
 //! mirrors; the flash drives are alone.
 //!
-//! One thread has one read in flight. What an I/O scheduler can order beside it are the writes
-//! of the server's own log, which stayed with the system on the disks when the files moved to
-//! flash: there both schedulers are one run. One request is in flight to the disks, so that the
+//! One thread has one read in flight. Beside that read, an I/O scheduler can order only the writes
+//! of the server's own log. That log stayed with the system on the disks when the files moved to
+//! flash: on flash both schedulers are one run. One request is in flight to the disks, so that the
 //! scheduler chooses as much as it can.
 //!
-//! The client's own time is in it: the printed rates and times leave no other for it.
+//! The client's own time is included: the printed rates and times leave no other for it.
 //!
-//! Not here: pauses of the client or the server, whose spread was printed and nothing else.
+//! Not here: pauses of the client or the server, of which only the spread was printed.
 
 mod claims;
 mod floor;
@@ -48,7 +48,7 @@ use sim::{Rng, Service, World};
 use std::pin::pin;
 use std::rc::Rc;
 
-/// The name under which it is run.
+/// The experiment's name in the registry.
 pub const NAME: &str = "redskin";
 /// One line of the registry.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -64,11 +64,11 @@ pub const EXPERIMENT: Experiment = Experiment {
     choose: |seed, quick, flash, choice| choose(Scale::load(quick), seed, flash, choice),
     record: |seed, quick, sink| record(Scale::load(quick), seed, sink),
 };
-/// The topology, as `hotset check` reads it.
+/// The topology, in the form that `hotset check` reads.
 pub const TOPOLOGY: &str = include_str!("../topologies/redskin.toml");
 const FIGURES: &str = include_str!("../figures/redskin.toml");
 
-/// Both X25-E drives: they were joined to one volume, and have one request at a time.
+/// Both X25-E drives: joined to one volume, with one request at a time.
 const X25_E_PAIR: SsdParameters = SsdParameters {
     sectors: Figure::datasheet(250_090_848.0, "two of 64,023 MB, as printed"),
     ..X25_E
@@ -76,7 +76,7 @@ const X25_E_PAIR: SsdParameters = SsdParameters {
 /// Purposes of random streams.
 const PHASES: u64 = 10;
 
-/// What the site is on.
+/// The drives of the site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Drive {
     /// Two mirrored disks.
@@ -91,7 +91,7 @@ impl Drive {
     /// Every one.
     pub const ALL: [Drive; 3] = [Drive::Hdd, Drive::X25M, Drive::X25E];
 
-    /// Its name in the figures, and of its volume.
+    /// Name of the drive in the figures, and of its volume.
     pub const fn name(self) -> &'static str {
         match self {
             Drive::Hdd => "hdd",
@@ -107,11 +107,11 @@ const SCHEDULERS: [(&str, Order); 2] = [("elevator", Order::Elevator), ("fifo", 
 /// A list of requests.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct List {
-    /// Its name in the figures.
+    /// The list's name in the figures.
     pub name: &'static str,
     /// Requests of the log.
     pub requests: u32,
-    /// How often the log is sent.
+    /// Number of times that the log is sent.
     pub times: u32,
     /// The mean answer, of the printed rates.
     pub mean_bytes: f64,
@@ -139,12 +139,12 @@ pub const HOUR: List = List {
     mean_bytes: 5_771.0,
 };
 
-/// What was printed.
+/// The published figures.
 pub fn figures() -> Figures {
     Figures::parse(FIGURES).expect("the shipped figures are well formed")
 }
 
-/// A site and a log of it, as `seed` and `ways` draw them.
+/// A site and a log of its requests, as `seed` and `ways` draw them.
 struct Drawn {
     site: Site,
     log: Vec<u32>,
@@ -165,7 +165,7 @@ impl Drawn {
         }
     }
 
-    /// Replays it on a volume.
+    /// Replays the log on a volume.
     async fn replayed(
         &self,
         rig: &mut Rig,
@@ -215,7 +215,7 @@ impl Drawn {
     }
 }
 
-/// Replays `list` on `drive`: what the load tool prints, and what became of pages.
+/// Replays `list` on `drive`; returns the results of the load tool, and the counts of pages.
 pub fn run_list(
     seed: u64,
     scale: Scale,
@@ -340,7 +340,7 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
                     ("mttfb", measured.mttfb_ms),
                     ("tt", list.whole() / measured.tps / 60.0),
                 ] {
-                    // How long it took was printed of the hour alone.
+                    // The time taken was printed of the hour alone.
                     if measure == "tt" && list != HOUR {
                         continue;
                     }
@@ -369,7 +369,7 @@ mod tests {
     use crate::verdict::rows;
     use floor::FITTED;
 
-    /// A hundredth of it: every figure has its row, and the drives are in their order.
+    /// A hundredth of the load: every figure has its row, and the drives are in their order.
     #[test]
     fn the_short_form_measures_every_printed_figure() {
         let outcome = run(1, Scale::QUICK, &|_| ()).unwrap();
@@ -383,7 +383,7 @@ mod tests {
         assert_ne!(outcome, run(2, Scale::QUICK, &|_| ()).unwrap());
     }
 
-    /// With memory for nothing the second time is as slow as the first.
+    /// Checks that without memory the second time is as slow as the first.
     #[test]
     fn the_gap_closes_because_of_the_page_cache() {
         let none = Scale {
@@ -396,7 +396,7 @@ mod tests {
         assert!(without.missed > with.missed * 2, "{without:?} {with:?}");
     }
 
-    /// What is worked out is what a server of that floor does.
+    /// The computed rate is the rate of a server with that floor.
     #[test]
     fn what_is_worked_out_is_what_is_simulated() {
         for (drive, within) in [(Drive::X25M, 1e-6), (Drive::X25E, 1e-6), (Drive::Hdd, 0.01)] {

@@ -4,7 +4,7 @@ pub use crate::entry::{Choose, Experiment, Run};
 
 use crate::{cachecade, maxiq, nytro, perc_mail, perc_oltp, redskin};
 
-/// In the order in which they are run: the longest seeds first.
+/// All experiments in the order of their runs: the longest seeds first.
 pub const ALL: [Experiment; 6] = [
     maxiq::EXPERIMENT,
     cachecade::EXPERIMENT,
@@ -14,7 +14,7 @@ pub const ALL: [Experiment; 6] = [
     nytro::EXPERIMENT,
 ];
 
-/// The one called `name`.
+/// The experiment called `name`.
 pub fn named(name: &str) -> Option<&'static Experiment> {
     ALL.iter().find(|experiment| experiment.name == name)
 }

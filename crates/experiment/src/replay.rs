@@ -1,10 +1,10 @@
 //! A list of requests to a web server, one after the other on one connection a request,
 //! as fast as answers come: an access log replayed on one thread.
 //!
-//! A request takes a round trip to connect, one for question and answer, the server's
-//! processor, what the host has to read, and the wire. The first byte leaves when the
-//! first window of the file is read, and the rest is read while the wire is busy. The client
-//! then takes its time with the answer, and again before it asks for the next.
+//! A request takes a round trip to connect, one for question and answer, the server's processor,
+//! the host's reads, and the wire. The first byte leaves when the first window of the file is read,
+//! and the rest is read while the wire is busy. The client then spends time on the answer, and
+//! again before the next request.
 
 use crate::host::{Host, WINDOW_PAGES};
 use crate::site::File;
@@ -13,19 +13,19 @@ use block::{Env, IoResult, Nanos};
 use drives::LinkParameters;
 use serde::Serialize;
 
-/// The server and the way to it.
+/// The server and the network to the server.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Server {
-    /// Its processor's time for a request.
+    /// Processor time for a request.
     pub processor: Nanos,
-    /// Once to the server and back.
+    /// Time of a round trip to the server.
     pub round_trip: Nanos,
     /// Payload a second.
     pub rate_mb_s: f64,
 }
 
 impl Server {
-    /// Behind one link.
+    /// A server behind one link.
     pub fn behind(link: &LinkParameters, processor: Nanos) -> Server {
         Server {
             processor,
@@ -34,22 +34,22 @@ impl Server {
         }
     }
 
-    /// What so many bytes take.
+    /// Time of so many bytes on the wire.
     pub fn on_wire(&self, bytes: u64) -> Nanos {
         Nanos((bytes as f64 * 1e3 / self.rate_mb_s) as u64)
     }
 }
 
-/// What the client takes for itself.
+/// Time of the client itself.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Client {
-    /// With an answer, once all of it is there: the request's time has it.
+    /// Time with an answer, once complete: part of the request's time.
     pub answer: Nanos,
-    /// From there to its next request.
+    /// Time from there to the next request.
     pub between: Nanos,
 }
 
-/// What a replay prints, in the terms of the load tool.
+/// Results of a replay, in the terms of the load tool.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Measured {
     /// Mean test time: from the start of a request to its last byte.
@@ -64,11 +64,11 @@ pub struct Measured {
     pub mttfb_ms: f64,
 }
 
-/// What a point of the curve covers.
+/// Time covered by a point of the curve.
 const INTERVAL: Nanos = Nanos::from_secs(1);
 
-/// Sends every request of `log`, once the one before is answered, and calls `answered` then:
-/// what came of all of them, and over time.
+/// Sends every request of `log`, once the one before is answered, and calls `answered` then;
+/// returns the results of all requests, and the curve over time.
 pub async fn replay(
     env: &Env,
     host: &Host,
@@ -207,8 +207,8 @@ mod tests {
         };
         assert!(!near(replayed(slower, log).mtt_ms, found.mtt_ms));
     }
-    /// What the client takes with an answer is in the request's time, and what it takes between
-    /// two is not; neither is before the first byte.
+    /// The client's time with an answer is in the request's time, and its time between two requests
+    /// is not; neither is before the first byte.
     #[test]
     fn the_client_takes_its_own_time() {
         let log = vec![0, 1, 0, 2, 1, 3, 3, 2, 1, 0];

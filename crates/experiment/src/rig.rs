@@ -1,9 +1,9 @@
-//! A whole node in virtual time: what an ordinary configuration says, on models of drives.
+//! A whole node in virtual time: an ordinary configuration, on models of drives.
 //!
-//! The disks below take no time; what a request takes is the `model` of each device, as the
-//! daemon itself applies it. But the daemon would pace each partition of a drive as a drive
-//! of its own: there the disk below has the model, one for all partitions. Arrays are made
-//! first, as by `hotset array create`.
+//! The disks below take no time; the time of a request comes from the `model` of each device, as
+//! the daemon itself applies it. But the daemon would pace each partition of a drive as a drive of
+//! its own: there the disk below has the model, one for all partitions. Arrays are made first, as
+//! by `hotset array create`.
 
 use crate::parted::Parted;
 use base64::Engine as _;
@@ -24,20 +24,20 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use trace::{Record, TapeReader};
 
-/// Draws where spindles are when time begins.
+/// Draws the initial positions of the spindles.
 const PHASES: u64 = 12;
 /// The buffers of a daemon by default.
 const BUFFER_BYTES: usize = 256 << 20;
-/// From the end of a daemon to the start of the next.
+/// Time from the end of a daemon to the start of the next.
 const RESTART: Nanos = Nanos::from_secs(10);
 const MIB: Sectors = Sectors::from_mib(1);
 
-/// A volume as its clients reach it.
+/// A volume as clients see it.
 pub type Volume = Gate<BoxDevice>;
 
 /// A node that runs.
 pub struct Rig {
-    /// Of the shard that everything runs on.
+    /// Environment of the shard that everything runs on.
     pub env: Env,
     config: Config,
     machine: Rc<Machine>,
@@ -48,11 +48,11 @@ pub struct Rig {
     node: Running,
 }
 
-/// Looks at a node while something else runs on it.
+/// An observer of a node while other work runs there.
 pub struct Watch(Running);
 
 impl Watch {
-    /// What was asked of a volume by now.
+    /// Observations of a volume so far.
     pub async fn observe(&self, volume: &str) -> Result<Observed, String> {
         let volume = volume.to_owned();
         let asked = Request::Observe { volume };
@@ -62,7 +62,7 @@ impl Watch {
         }
     }
 
-    /// What has happened in the node's only pool.
+    /// Counters of the node's only pool.
     pub async fn counters(&self) -> Result<Counters, String> {
         let mut pools = self.status().await?.pools.into_iter();
         match (pools.next(), pools.next()) {
@@ -71,7 +71,7 @@ impl Watch {
         }
     }
 
-    /// For how many seconds these devices had a request in flight, on average.
+    /// Mean seconds in which these devices had a request in flight.
     pub async fn busy_s(&self, names: &[&str]) -> Result<f64, String> {
         let devices = self.status().await?.devices.into_iter();
         let named = devices.filter(|device| names.contains(&device.name.as_str()));
@@ -82,26 +82,26 @@ impl Watch {
         }
     }
 
-    /// As `hotset status` has it.
+    /// Status of the node, as in `hotset status`.
     pub async fn status(&self) -> Result<Status, String> {
         self.0.status().await
     }
 }
 
-/// Where a device is plugged in.
+/// Connection of a device to the machine.
 pub struct Plug {
     machine: Rc<Machine>,
     path: String,
 }
 
 impl Plug {
-    /// Unplugs it.
+    /// Unplugs the device.
     pub fn pull(&self) {
         self.machine.pull(&self.path);
     }
 }
 
-/// Records what clients ask of a volume, until dropped.
+/// A recorder of the clients' requests to a volume, until dropped.
 pub struct Tape {
     node: Running,
     session: Session,
@@ -109,7 +109,7 @@ pub struct Tape {
 }
 
 impl Tape {
-    /// What came since the last time.
+    /// Takes the records since the last call.
     pub async fn take(&mut self) -> Result<Vec<Record>, String> {
         let asked = Request::TakeRecords;
         let records = match self.node.handle(asked, &mut self.session).await {
@@ -155,7 +155,7 @@ impl Rig {
         found.ok_or_else(|| format!("device {name} keeps nothing"))
     }
 
-    /// Has the node do what an operator asks of it.
+    /// Sends an operator's request to the node.
     pub async fn control(&self, request: Request) -> Result<(), String> {
         self.node.ask(request).await.map(drop)
     }
@@ -171,7 +171,7 @@ impl Rig {
         names.filter_map(|name| self.plug(name.as_str())).collect()
     }
 
-    /// Where the device called `name` is plugged in, if there is one.
+    /// Connection of the device called `name`, if there is one.
     pub fn plug(&self, name: &str) -> Option<Plug> {
         let mut devices = self.config.devices.iter();
         let device = devices.find(|device| device.name.as_str() == name)?;
@@ -181,12 +181,12 @@ impl Rig {
         })
     }
 
-    /// Ends the node in order, and starts another on the same disks. What devices are still
-    /// asked for then ends in between, as it does before a process is gone.
+    /// Ends the node in order, and starts another on the same disks. Requests still at devices end
+    /// in between, as before the end of a process.
     pub async fn restart(mut self) -> Result<Rig, String> {
         self.clients.clear();
         self.node.stop().await?;
-        // Its pools keep their devices as long as it is there.
+        // The node's pools keep their devices as long as the node exists.
         drop(self.node);
         self.env.timer.sleep(RESTART).await;
         let (platform, frontend) = (self.platform.clone(), self.frontend.clone());
@@ -195,7 +195,7 @@ impl Rig {
     }
 }
 
-/// Reads a topology; the error says all that is wrong with it.
+/// Reads a topology; the error lists all problems.
 pub fn topology(text: &str) -> Result<Config, String> {
     let drives: Vec<&str> = Drive::all().map(|drive| drive.name()).collect();
     check_alone(text, &drives).map_err(|problems| {
@@ -204,11 +204,11 @@ pub fn topology(text: &str) -> Result<Config, String> {
     })
 }
 
-/// A disk of the machine that is not what the `model` of its device alone says.
+/// A disk of the machine that differs from the `model` of its device.
 pub struct Below {
-    /// How large it is.
+    /// Size of the disk.
     pub sectors: Sectors,
-    /// How long it takes, in place of the `model`.
+    /// Service time of the disk, in place of the `model`.
     pub service: Option<Service>,
 }
 
@@ -216,7 +216,7 @@ pub struct Below {
 pub type Disks = BTreeMap<String, Below>;
 
 impl Below {
-    /// A disk that is as the `model` of its device says, or else takes no time at all.
+    /// Creates a disk as the `model` of its device says, or else one that takes no time at all.
     pub fn paced(sectors: Sectors, paced: bool) -> Below {
         let instant = Service::uniform(Span::exactly(Nanos::ZERO));
         let service = (!paced).then_some(instant);
@@ -224,7 +224,7 @@ impl Below {
     }
 }
 
-/// Devices whose paths end in a digit, as partitions of this length of drives in `world`.
+/// Devices with paths that end in a digit, as partitions of this length of drives in `world`.
 pub fn partitions(
     seed: u64,
     config: &Config,
@@ -267,8 +267,8 @@ pub fn flash(config: &Config, size: Sectors, paced: bool) -> Disks {
     names.iter().map(drive).collect()
 }
 
-/// Runs `work` on a node as `config` has it, in a world whose disks are as `below` has them:
-/// what it came to, and how long it took there.
+/// Runs `work` on a node with the configuration `config`, in a world with the disks `below`;
+/// returns the result, and the simulated time.
 pub fn run_on<T: 'static>(
     mut world: World,
     mut config: Config,

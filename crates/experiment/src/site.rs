@@ -1,11 +1,11 @@
-//! A web site's files: how large they are, where the file system has put them, and how
-//! often each is asked for.
+//! A web site's files: their sizes, their places in the file system, and the frequency of their
+//! requests.
 //!
-//! Sizes are log-normal, as files of the web are: Barford and Crovella, "Generating
-//! representative web workloads", SIGMETRICS 1998, with their sigma for the body.
-//! Requests follow Zipf's law with an exponent below one: Breslau, Cao, Fan, Phillips and
-//! Shenker, "Web caching and Zipf-like distributions", INFOCOM 1999, where it is 0.64 to
-//! 0.83. Popularity and place have nothing to do with each other.
+//! Sizes are log-normal, as files of the web are: Barford and Crovella, "Generating representative
+//! web workloads", SIGMETRICS 1998, with their sigma for the body. Requests follow Zipf's law with
+//! an exponent below one: Breslau, Cao, Fan, Phillips and Shenker, "Web caching and Zipf-like
+//! distributions", INFOCOM 1999, with 0.64 to 0.83. Popularity and place have nothing to do with
+//! each other.
 //!
 //! The file system is ext3's layout: groups of 128 MiB, each with a table of inodes at
 //! its front, and directories whose files follow them.
@@ -36,10 +36,10 @@ const SIGMA: f64 = 1.318;
 const SIZES: u64 = 1;
 const PLACES: u64 = 2;
 
-/// What is to be made.
+/// Shape of a site.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Shape {
-    /// How many files.
+    /// Number of files.
     pub files: u32,
     /// The mean size of an answer in bytes.
     pub mean_bytes: f64,
@@ -52,16 +52,16 @@ pub struct Shape {
 pub struct File {
     /// The directory's block.
     pub directory: u64,
-    /// The block of its inode.
+    /// The block of the file's inode.
     pub inode: u64,
-    /// Its first block.
+    /// First block of the file.
     pub data: u64,
-    /// What is sent of it.
+    /// Bytes sent of the file.
     pub bytes: u64,
 }
 
 impl File {
-    /// How many blocks it has.
+    /// Number of blocks of the file.
     pub fn pages(&self) -> u64 {
         self.bytes.div_ceil(PAGE_BYTES)
     }
@@ -138,12 +138,12 @@ pub struct Layout {
 impl Layout {
     const DATA_AT: u64 = GROUP_HEAD_PAGES + GROUP_INODES / INODES_PER_PAGE;
 
-    /// How many groups a volume of so many blocks has.
+    /// Number of groups of a volume of so many blocks.
     pub fn groups(pages: u64) -> u64 {
         pages / GROUP_PAGES
     }
 
-    /// From this group on.
+    /// Creates a layout from this group on.
     pub fn at(group: u64) -> Layout {
         Layout {
             group,
@@ -219,11 +219,11 @@ mod tests {
         let site = Site::new(2, SHAPE);
         let sum: u64 = (0..SHAPE.files).map(|rank| site.file(rank).bytes).sum();
         let mean = sum as f64 / f64::from(SHAPE.files);
-        // The deviation of the mean is 0.97 % of it: 2.16 / sqrt(50,000).
+        // The deviation of the mean is 0.97 % of the mean: 2.16 / sqrt(50,000).
         assert!((mean / SHAPE.mean_bytes - 1.0).abs() < 0.04, "{mean}");
     }
 
-    /// Of n draws, a file of probability p is among them with 1 - (1 - p)^n.
+    /// Checks n draws: a file of probability p is among them with 1 - (1 - p)^n.
     #[test]
     fn as_many_files_are_asked_for_as_the_law_says() {
         let requests = 60_000;

@@ -1,4 +1,4 @@
-//! How far seeds differ: the 95 % interval of a ratio.
+//! Differences between seeds: the 95 % interval of a ratio.
 
 use libm::{exp, log, sqrt};
 
@@ -7,8 +7,8 @@ const T: [f64; 10] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
 ];
 
-/// Where the ratio lies of which seeds showed these, by their logarithms; nothing of fewer
-/// than two, or if one of them is no ratio.
+/// The interval of a ratio over seeds, by the logarithms of `ratios`; `None` for fewer than two, or
+/// if one of them is no ratio.
 pub fn interval(ratios: &[f64]) -> Option<[f64; 2]> {
     if ratios.len() < 2 || !ratios.iter().all(|ratio| *ratio > 0.0) {
         return None;
@@ -21,7 +21,7 @@ pub fn interval(ratios: &[f64]) -> Option<[f64; 2]> {
     Some([exp(mean - width), exp(mean + width)])
 }
 
-/// Whether nothing can be said of which is larger.
+/// Returns true if the interval leaves open which side is larger.
 pub fn spans_one([from, to]: [f64; 2]) -> bool {
     from <= 1.0 && to >= 1.0
 }
@@ -40,7 +40,7 @@ mod tests {
         assert!(spans_one(interval(&[0.5, 2.0]).unwrap()) && !spans_one([1.01, 1.2]));
     }
 
-    /// Of 2,000 experiments of five seeds each, 95 in 100 intervals hold the true ratio; those
+    /// Checks 2,000 experiments of five seeds each: 95 in 100 intervals hold the true ratio; those
     /// a third narrower do not.
     #[test]
     fn nineteen_of_twenty_intervals_hold_the_truth() {

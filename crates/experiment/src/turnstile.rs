@@ -1,38 +1,38 @@
-//! Lets so many through at a time; the rest wait, in order or as a kernel's I/O scheduler has
-//! it.
+//! Lets so many through at a time; the rest wait, in order or in the order of a kernel's I/O
+//! scheduler.
 //!
-//! The elevator with fairness has a queue for each process. The queues take turns, and each
-//! goes upwards from where the heads are, then begins again at its lowest.
+//! The elevator with fairness has a queue for each process. The queues take turns, and each goes
+//! upwards from the position of the heads, then begins again at its lowest request.
 //!
 //! Left out: slices of time, and waiting for a process that may soon ask nearby.
 
 use futures_channel::oneshot;
 use std::cell::{Cell, RefCell};
 
-/// Who of those that wait is next.
+/// Order of the waiting requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// Who came first.
+    /// First come, first served.
     Fifo,
-    /// Whose process is next, and of its requests the next upwards.
+    /// The next process in turn, and of its requests the next upwards.
     Elevator,
 }
 
-/// Who waits.
+/// A waiting request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ask {
     /// The process.
     pub process: u32,
-    /// Where on the device.
+    /// Place on the device.
     pub at: u64,
 }
 
-/// Where to wait.
+/// A queue in front of so many places.
 pub struct Turnstile {
     order: Order,
     free: Cell<u32>,
     waiting: RefCell<Vec<(Ask, oneshot::Sender<()>)>>,
-    /// Who was let through last.
+    /// The request let through last.
     last: Cell<Ask>,
 }
 
@@ -40,12 +40,12 @@ pub struct Turnstile {
 pub struct Turn<'a>(&'a Turnstile);
 
 impl Turnstile {
-    /// One for `places` at a time, in order.
+    /// Creates a turnstile for `places` at a time, in order.
     pub fn new(places: u32) -> Turnstile {
         Turnstile::ordered(places, Order::Fifo)
     }
 
-    /// One for `places` at a time.
+    /// Creates a turnstile for `places` at a time.
     pub fn ordered(places: u32, order: Order) -> Turnstile {
         Turnstile {
             order,
@@ -77,7 +77,7 @@ impl Turnstile {
         Turn(self)
     }
 
-    /// Takes who is next out of those that wait.
+    /// Removes the next request from those that wait.
     fn next(&self) -> Option<oneshot::Sender<()>> {
         let mut waiting = self.waiting.borrow_mut();
         let last = self.last.get();
@@ -88,7 +88,7 @@ impl Turnstile {
                 (ask.at < last.at, ask.at),
             ),
         };
-        // Of those that are alike the first.
+        // Of equal ones the first.
         let (place, _) = (waiting.iter().enumerate()).min_by_key(|(_, (ask, _))| key(*ask))?;
         let (ask, next) = waiting.remove(place);
         self.last.set(ask);
@@ -97,7 +97,7 @@ impl Turnstile {
 }
 
 impl Drop for Turn<'_> {
-    /// Passes the place on, or leaves it free.
+    /// Passes the place on, or frees it.
     fn drop(&mut self) {
         loop {
             let Some(next) = self.0.next() else {
@@ -117,7 +117,7 @@ mod tests {
     use futures_util::future::join_all;
     use std::pin::pin;
 
-    /// One is inside, and these wait: the order in which they are let through.
+    /// Lets these requests wait behind one inside; returns the order in which they pass.
     fn served(order: Order, asks: &[(u32, u64)]) -> Vec<(u32, u64)> {
         let turnstile = Turnstile::ordered(1, order);
         let inside = turnstile.pass().now_or_never().expect("it is free");

@@ -1,7 +1,7 @@
-//! What was printed beside what came out, row by row.
+//! Published figures beside ours, row by row.
 //!
-//! Invariants: every printed figure has one row; one that the experiment does not
-//! measure, or one that it measures and nobody printed, is an error and not a gap.
+//! Invariants: every printed figure has one row. A figure that the experiment does not measure is
+//! an error and not a gap, and so is a measured one that was not printed.
 
 use crate::figures::{Bound, Figures, Status};
 use crate::spread::{interval, spans_one};
@@ -12,17 +12,17 @@ use std::collections::BTreeMap;
 /// The unit of ratios.
 const RATIO: &str = "ratio";
 
-/// What one run measured, by the names of the figures.
+/// Measurements of one run, by the names of the figures.
 pub type Values = BTreeMap<String, f64>;
 
-/// What one seed came to.
+/// Result of one seed.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Outcome {
-    /// By the names of the figures.
+    /// Values by the names of the figures.
     pub values: Values,
-    /// What is shown over time, by name.
+    /// Curves over time, by name.
     pub curves: Vec<(String, Curve)>,
-    /// Simulated seconds that it took.
+    /// Simulated seconds of the run.
     pub virtual_s: f64,
 }
 
@@ -40,46 +40,47 @@ pub struct Row {
     pub experiment: String,
     /// The figure's name.
     pub figure: String,
-    /// Its unit.
+    /// The figure's unit.
     pub unit: String,
-    /// What was printed.
+    /// Published value.
     pub published: f64,
-    /// The mean over the seeds.
+    /// Our mean over the seeds.
     pub ours: f64,
     /// The least of them.
     pub ours_min: f64,
     /// The largest.
     pub ours_max: f64,
-    /// How many seeds ran.
+    /// Number of seeds.
     pub seeds: usize,
-    /// How far ours is from what was printed.
+    /// Distance of ours from the published value, in percent.
     pub error_percent: f64,
-    /// What the comparison is worth.
+    /// Worth of the comparison.
     pub status: Status,
-    /// How far it may be, in percent.
+    /// Largest accepted distance, in percent.
     pub tolerance: Option<f64>,
-    /// On which side of it ours is to be, if it was printed as a bound.
+    /// Side of the published value on which ours is to be, for a bound.
     #[serde(default)]
     pub bound: Option<Bound>,
-    /// Whether it is no further; `None` for what cannot be identified, and if it is inconclusive.
+    /// True if within the tolerance or the bound; `None` for an unidentifiable or inconclusive
+    /// figure.
     pub met: Option<bool>,
-    /// Of a ratio, where it lies with 95 % over the seeds.
+    /// Interval of a ratio at 95 %, over the seeds.
     #[serde(default)]
     pub interval: Option<[f64; 2]>,
-    /// It claims that one is more than another, and the interval does not say which.
+    /// True for a claim that one side is larger when the interval does not say which.
     #[serde(default)]
     pub inconclusive: bool,
-    /// What to know about it.
+    /// Remarks.
     pub note: String,
-    /// Of a blind row, the commit that had the engine's defaults before it was run.
+    /// The commit with the engine's defaults before the run, of a blind row.
     pub engine: Option<String>,
     /// Simulated seconds of the whole experiment, all seeds.
     pub virtual_seconds: f64,
-    /// What they took on this machine.
+    /// Wall-clock seconds of the whole experiment on this machine.
     pub wall_seconds: f64,
 }
 
-/// The rows of an experiment of which `runs` are the seeds'.
+/// The rows of an experiment; `runs` has one outcome a seed.
 pub fn rows(
     experiment: &str,
     figures: &Figures,

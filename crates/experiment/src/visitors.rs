@@ -1,13 +1,13 @@
 //! Visitors of a web site: a closed loop of users who load a page, think, and load another.
 //!
-//! A page is its HTML and images. The HTML comes first; then the images, over so many
-//! connections, each of which asks for the next image once it has the one before. Thinking
-//! is exponential, so that arrivals of many users are those of Poisson; users begin one
-//! after the other over the ramp.
+//! A page is its HTML and images. The HTML comes first; then the images, over so many connections,
+//! each of which asks for the next image once the one before is there. Think times are exponential,
+//! so that arrivals of many users are those of Poisson; users begin one after the other over the
+//! ramp.
 //!
 //! Invariant: requests of one user in flight <= connections.
 //!
-//! Not here: what a page holds, and what answers ([`Site`]).
+//! Not here: the content of a page, and the server ([`Site`]).
 
 use block::{Env, IoError, IoResult, Nanos};
 use futures_channel::mpsc::{self, UnboundedSender};
@@ -22,7 +22,7 @@ use std::rc::Rc;
 /// Purposes of random streams: one a user, from here on.
 const USERS: u64 = 1_000_000;
 
-/// What is visited.
+/// The visited site.
 #[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
 pub trait Site: 'static {
     /// Names one file.
@@ -35,42 +35,42 @@ pub trait Site: 'static {
     async fn answer(&self, item: Self::Item, on: Connection) -> IoResult<Answer>;
 }
 
-/// What a request comes on.
+/// The connection of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Connection {
-    /// Names it among all users' connections.
+    /// Number of the connection among all users' connections.
     pub flow: u32,
-    /// Whether it was not used before.
+    /// True before the first use.
     pub fresh: bool,
 }
 
 /// A request that is answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
-    /// When its first byte was there.
+    /// Time of the first byte.
     pub first: Nanos,
-    /// How many there were.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
 /// A load.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Load {
-    /// How many users.
+    /// Number of users.
     pub users: u32,
-    /// What they think between two pages, on average.
+    /// Mean time that users think between two pages.
     pub think: Nanos,
-    /// The time over which they begin.
+    /// The time over which the users begin.
     pub ramp: Nanos,
-    /// When all ends.
+    /// Time of the end.
     pub span: Nanos,
     /// Connections of a user.
     pub connections: u32,
-    /// What one point of the curves covers.
+    /// Time covered by a point of the curves.
     pub interval: Nanos,
 }
 
-/// What came out in one interval, or in all of them; by when pages were complete.
+/// Results of one interval, or of all of them, by the time at which pages were complete.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Tally {
     /// Pages.
@@ -79,11 +79,11 @@ pub struct Tally {
     pub hits: u64,
     /// Bytes of answers.
     pub bytes: u64,
-    /// From a request to its first byte, summed.
+    /// Times from a request to its first byte, summed.
     pub first_s: f64,
-    /// From a request to its last byte, summed.
+    /// Times from a request to its last byte, summed.
     pub hit_s: f64,
-    /// From the first request of a page to the last byte of its last image, summed.
+    /// Times from the first request of a page to the last byte of its last image, summed.
     pub page_s: f64,
     /// The shortest of these.
     pub page_s_min: f64,
@@ -143,7 +143,7 @@ impl Tally {
     }
 }
 
-/// What came out over time.
+/// Results over time.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Curve {
     /// Seconds that one point covers.
@@ -167,7 +167,7 @@ impl Curve {
         (sum, span)
     }
 
-    /// All of it.
+    /// All points as one, and their seconds.
     pub fn whole(&self) -> (Tally, f64) {
         self.over(0.0, f64::INFINITY)
     }
@@ -182,8 +182,8 @@ struct Visit<S> {
     failed: RefCell<Option<IoError>>,
 }
 
-/// Lets the users of `load` visit `site`, and calls `progress` each time a point is done. Each
-/// sees the end of a page that was asked for in time; then nobody holds the site any more.
+/// Lets the users of `load` visit `site`, and calls `progress` each time a point is done. Each user
+/// sees the end of a page requested in time; after that no user holds the site.
 pub async fn visit<S: Site>(
     env: &Env,
     seed: u64,
@@ -222,7 +222,7 @@ pub async fn visit<S: Site>(
     })
 }
 
-/// One user, who drops `_alive` after all else.
+/// One user; `_alive` is dropped last.
 async fn live<S: Site>(_alive: UnboundedSender<()>, visit: Rc<Visit<S>>, user: u32, mut rng: Rng) {
     let (load, timer) = (visit.load, &visit.env.timer);
     let begin = load.ramp.0 as f64 * f64::from(user) / f64::from(load.users);
@@ -271,7 +271,7 @@ impl<S: Site> Visit<S> {
         Ok(())
     }
 
-    /// What ends after the span counts for nothing.
+    /// Adds to the current point. Requests that end after the span do not count.
     fn tally(&self, add: impl FnOnce(&mut Tally, Nanos)) {
         let now = self.env.timer.now();
         let point = ((now - self.began).0 / self.load.interval.0) as usize;
@@ -402,8 +402,8 @@ mod tests {
         }
     }
 
-    /// Pages of many users on a server that takes no time: N / Z of them a second, and their
-    /// number in an interval has its mean as its variance.
+    /// Checks the pages of many users on a server that takes no time: N / Z a second. The number of
+    /// pages in an interval has its mean as its variance.
     #[test]
     fn pages_arrive_as_poisson_has_it() {
         let load = load(100);
@@ -423,7 +423,7 @@ mod tests {
         assert!((measured(Nanos::ZERO, fewer).0 / 10.0 - 1.0).abs() > 0.01);
     }
 
-    /// A site whose images take a second each, distinguished by nothing else.
+    /// A site with images that take a second each, distinguished by nothing else.
     struct Slow(Env, Cell<u32>, Rc<Cell<u32>>);
 
     impl Site for Slow {

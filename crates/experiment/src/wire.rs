@@ -1,7 +1,7 @@
 //! Links teamed to one way: a flow stays on one of them, so that its answers keep their
 //! order.
 //!
-//! Invariant: what a link carries leaves one behind the other.
+//! Invariant: data leaves a link in order, one transfer behind the other.
 
 use block::Nanos;
 use drives::LinkParameters;
@@ -14,7 +14,7 @@ pub struct Team {
 }
 
 impl Team {
-    /// So many links of one kind.
+    /// Creates a team of so many links of one kind.
     pub fn new(links: usize, link: &LinkParameters) -> Team {
         Team {
             free: vec![Cell::default(); links],
@@ -22,7 +22,8 @@ impl Team {
         }
     }
 
-    /// When so many bytes of `flow`, which are there at `ready`, have left.
+    /// Sends so many bytes of `flow`, which are there at `ready`; returns the time at which they
+    /// have left.
     pub fn send(&self, flow: u32, ready: Nanos, bytes: u64) -> Nanos {
         let link = &self.free[flow as usize % self.free.len()];
         let span = Nanos((bytes as f64 * 1e3 / self.rate_mb_s) as u64);
@@ -36,7 +37,8 @@ mod tests {
     use super::*;
     use drives::catalogue::link::GIGABIT;
 
-    /// When 1,000 answers of 117 KB, which take 1 ms each, have left over so many links.
+    /// Sends 1,000 answers of 117 KB, which take 1 ms each, over so many links; returns the time of
+    /// the end.
     fn sent(links: usize, flows: u32) -> Nanos {
         let team = Team::new(links, &GIGABIT);
         let answers = (0..1_000).map(|n| team.send(n % flows, Nanos::ZERO, 117_000));

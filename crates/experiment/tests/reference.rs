@@ -1,5 +1,5 @@
-//! The printed figures of the shipped data files against the collection that they were taken
-//! from, where `HOTSET_SHARED` names the folder that holds it.
+//! The printed figures of the shipped data files against their source collection, where
+//! `HOTSET_SHARED` names the folder with the collection.
 
 use experiment::registry::named;
 use serde_json::Value;
@@ -12,7 +12,7 @@ const EVALUATIONS: [(&str, &[&str]); 5] = [
     ("maxiq_web", &["maxiq"]),
     ("redskin_apache", &["redskin"]),
 ];
-/// What `perc` has, whose rows are made elsewhere.
+/// Results of `perc`, with rows that are made elsewhere.
 const OF_PERC: [&str; 7] = [
     "random read IOPS/throughput gain, mirrored dual vs single",
     "sequential read gain",
@@ -31,7 +31,7 @@ fn value(of: &Value) -> Option<f64> {
     })
 }
 
-/// What was printed and has no row.
+/// Published results without a row.
 fn missing(evaluation: &Value, experiments: &[&str]) -> Vec<String> {
     let figures = |name: &&str| (named(name).unwrap().figures)().printed;
     let rows = experiments.iter().flat_map(figures);

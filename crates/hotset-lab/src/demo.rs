@@ -4,9 +4,8 @@
 //! nginx, and visitors that load pages with their images. The disks are a file
 //! that answers as slowly as hard disks would, in real time.
 //!
-//! Both runs load the same list of pages; before each, the daemon and the file
-//! system restart, and what they have cached is looked at and must be
-//! nothing.
+//! Both runs load the same list of pages. Before each, the daemon and the file system restart, and
+//! their caches are checked and must be empty.
 
 mod chart;
 mod host;
@@ -35,7 +34,7 @@ const VISITORS: usize = 12;
 const SKEW: f64 = 0.9;
 const SEED: u64 = 20;
 
-/// One run: what the visitors saw, and what the daemon says of it.
+/// One run: the visits, and the daemon's status.
 struct Run {
     visits: Vec<Visit>,
     span: Duration,
@@ -83,7 +82,7 @@ fn perform(workspace: &Workspace, mode: &str, name: &str, pages: &[u32]) -> Resu
     })
 }
 
-/// Shows how it goes until the visitors are done.
+/// Shows the progress until the visitors are done.
 fn watch(
     stage: &Stage,
     name: &str,
@@ -137,7 +136,7 @@ fn report(workspace: &Workspace, without: &Run, with: &Run) -> Result<(), Failur
     let whole = |run: &Run| {
         Summary::of(&run.visits, run.span).ok_or_else(|| Failure::runtime("no page was loaded"))
     };
-    // The last quarter shows the cache when it is warm.
+    // The last quarter shows the warm cache.
     let warm = |run: &Run| {
         let last = &run.visits[run.visits.len() * 3 / 4..];
         let begin = last.first().map_or(Duration::ZERO, |visit| visit.at);

@@ -36,10 +36,10 @@ use workload::Workload;
 
 #[derive(Args)]
 pub struct Campaign {
-    /// How many cases
+    /// Number of cases
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub cases: u64,
-    /// The first case's seed; the next have the numbers after it
+    /// The first case's seed; the next cases have the following numbers
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub seed: u64,
     /// Threads
@@ -58,10 +58,10 @@ pub enum Laboratory {
     /// Exits with status 1 if an answer was wrong, or if the cuts of 1000 cases
     /// or more never landed in one of the situations that are counted.
     Crash {
-        /// How many cases; one that fails alone is made smaller and printed
+        /// Number of cases; one that fails alone is made smaller and printed
         #[arg(long, value_name = "N", default_value_t = 1000)]
         cases: u64,
-        /// The first case's seed; the next have the numbers after it
+        /// The first case's seed; the next cases have the following numbers
         #[arg(long, value_name = "S", default_value_t = 0)]
         seed: u64,
         /// Threads
@@ -93,14 +93,14 @@ pub enum Laboratory {
     /// Exits with status 1 if an answer was wrong, or if 1000 cases or more never met
     /// one of the situations that are counted.
     Port(Campaign),
-    /// Flip single bits in images of pools, and check what is served from each
+    /// Flip single bits in images of pools, and check the reads from each
     ///
     /// Exits with status 1 if an answer was wrong.
     Flips {
-        /// How many bits, one at a time
+        /// Number of bits, one at a time
         #[arg(long, value_name = "N", default_value_t = 10_000)]
         flips: u64,
-        /// The first flip's seed; the next have the numbers after it
+        /// The first flip's seed; the next flips have the following numbers
         #[arg(long, value_name = "S", default_value_t = 0)]
         seed: u64,
     },
@@ -109,28 +109,29 @@ pub enum Laboratory {
     /// Needs root, loop devices, nbdfuse and PostgreSQL. Exits with status 1 if a file
     /// system or a database did not recover.
     Stack {
-        /// How many transactions each of three clients commits
+        /// Number of transactions that each of three clients commits
         #[arg(long, value_name = "N", default_value_t = 200)]
         transactions: u64,
-        /// How many random cuts, beside one after each flush
+        /// Number of random cuts, beside one after each flush
         #[arg(long, value_name = "N", default_value_t = 200)]
         between: usize,
-        /// At most so many of all these cuts, spread over the record
+        /// Number of these cuts at most, spread over the record
         #[arg(long, value_name = "N", default_value_t = 1000)]
         cuts: usize,
-        /// Kill so many daemons under the database instead, and let it recover through the next
+        /// Kill so many daemons under the database instead, and let the database recover through
+        /// the next
         #[arg(long, value_name = "N", conflicts_with_all = ["transactions", "between", "cuts"])]
         kills: Option<u64>,
-        /// Measure so many rounds of pgbench instead, on an origin as slow as a disk, write-through and in each mode
-        /// of write-back
+        /// Measure so many rounds of pgbench instead, on an origin as slow as a disk, write-through
+        /// and in each mode of write-back
         #[arg(long, value_name = "ROUNDS", conflicts_with_all = ["transactions", "between", "cuts", "kills"],
               value_parser = clap::value_parser!(u64).range(1..))]
         pgbench: Option<u64>,
-        /// With --pgbench: for how long each, in seconds
+        /// With --pgbench: the time of each, in seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 30, requires = "pgbench",
               value_parser = clap::value_parser!(u64).range(1..))]
         seconds: u64,
-        /// With --pgbench: what the origin is a model of
+        /// With --pgbench: the drive model of the origin
         #[arg(
             long,
             value_name = "DRIVE",
@@ -141,15 +142,15 @@ pub enum Laboratory {
         /// With --kills: the volume is write-back, in this mode
         #[arg(long, value_name = "MODE", value_parser = ["ordered", "journaled", "coalesced"], requires = "kills")]
         mode: Option<String>,
-        /// With --mode: pool, log and state are removed under each daemon, and the database has to recover on the
-        /// origin alone
+        /// With --mode: pool, log and state are removed under each daemon, and the database has to
+        /// recover on the origin alone
         #[arg(long, requires = "mode")]
         destroy: bool,
-        /// Draws the cuts, and what each leaves; or when each daemon is killed
+        /// Draws the cuts, and the state after each; or the time of each kill
         #[arg(long, value_name = "S", default_value_t = 0)]
         seed: u64,
-        /// Where its files go, 500 MB, in a place that the user postgres can reach; made
-        /// if missing, and overwritten
+        /// Directory of its files, 500 MB, in a place that the user postgres can reach; made if
+        /// missing, and overwritten
         #[arg(
             long,
             value_name = "DIRECTORY",
@@ -161,46 +162,50 @@ pub enum Laboratory {
     ///
     /// Needs fio. Exits with status 1 if an answer was wrong.
     Kill {
-        /// How many daemons
+        /// Number of daemons
         #[arg(long, value_name = "N", default_value_t = 200)]
         rounds: u64,
         /// Draws the load and the moments
         #[arg(long, value_name = "S", default_value_t = 0)]
         seed: u64,
-        /// Where its files go, 200 MB; made if missing, and overwritten
+        /// Directory of its files, 200 MB; made if missing, and overwritten
         #[arg(long, value_name = "DIRECTORY", default_value = "var/kill")]
         directory: PathBuf,
     },
-    /// Run real daemons on devices that fail, hang and forget, kill and pause them, and check every answer
+    /// Run real daemons on devices that fail, hang and forget, kill and pause them, and check every
+    /// answer
     ///
-    /// Needs FUSE. Exits with status 1 if something was wrong.
+    /// Needs FUSE. Exits with status 1 if a violation was found.
     Storm(Storm),
-    /// Show a write-back volume over time, in virtual time: a burst, the loss of a device of its log, a detach
+    /// Show a write-back volume over time, in virtual time: a burst, the loss of a device of its
+    /// log, a detach
     ///
-    /// Writes, lag and dirty bytes on models of a disk and SSDs, as a table, a chart or JSON. Exits with status 1 if a
-    /// promise of write-back did not hold.
+    /// Writes, lag and dirty bytes on models of a disk and SSDs, as a table, a chart or JSON. Exits
+    /// with status 1 if a promise of write-back did not hold.
     Timeline(Timeline),
     /// List the published evaluations that can be run again
     List,
     /// Run published evaluations again in virtual time, and compare
     ///
-    /// On models of the drives, controllers and links that were evaluated. Prints what was
-    /// published beside what came out; a figure that is out of tolerance is printed as such,
-    /// and is no failure.
+    /// On models of the drives, controllers and links that were evaluated. Prints the published
+    /// figures beside ours; a figure that is out of tolerance is printed as such, and is no
+    /// failure.
     Run(Run),
     /// Run the load of published evaluations with each choice of today, one at a time
     ///
-    /// Policies, admission, half and twice the flash, a flash drive lost, a restart: each
-    /// against the default over the same seeds, and the advice of the first minutes against
-    /// what was measured. Nothing outside the process is touched but DIRECTORY.
+    /// Policies, admission, half and twice the flash, a flash drive lost, a restart: each against
+    /// the default over the same seeds, and the advice of the first minutes against the
+    /// measurements. Nothing outside the process is touched but DIRECTORY.
     Choices(Choices),
-    /// Run published evaluations without one part of their models at a time, to see what it moves
+    /// Run published evaluations without one part of their models at a time, to see the effect of
+    /// each part
     Ablate(Ablate),
-    /// Write one page, report.html, of what `hotset-lab run --out` has kept in a directory
+    /// Write one page, report.html, of the results that `hotset-lab run --out` has kept in a
+    /// directory
     Report(Report),
     /// Pull parts of simulated arrays and write-back volumes, put them back, and check every byte
     ///
-    /// In virtual time, on models of drives; `hotset drill` does it on a daemon.
+    /// In virtual time, on models of drives; `hotset drill` does the same on a daemon.
     Drill(Drill),
     /// Simulate policies and pool sizes on recorded traces
     ///
@@ -218,8 +223,8 @@ pub enum Trace {
     Convert(Convert),
     /// Write the workload of a published evaluation as a trace
     ///
-    /// In virtual time, with nothing cached: what clients of the models ask of
-    /// their volumes. The volumes of the trace are numbered as documented.
+    /// In virtual time, with nothing cached: the requests of the models' clients to their volumes.
+    /// The volumes of the trace are numbered as documented.
     Workload(Workload),
 }
 
@@ -361,7 +366,7 @@ fn bench_stack(request: &stack::BenchRequest) -> Result<(), Failure> {
     print(&bench.map_err(Failure::Runtime)?, 0, "")
 }
 
-/// Prints a report; an error if something was wrong.
+/// Prints a report; an error if `wrong` is not zero.
 fn print(report: &impl serde::Serialize, wrong: usize, what: &str) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(report).expect("plain data");
     println!("{text}");

@@ -1,9 +1,8 @@
-//! The laboratory of hotset: what proves it, measures it and shows it, on simulated machines
-//! and on real daemons.
+//! The laboratory of hotset: proofs, measurements and demonstrations, on simulated machines and on
+//! real daemons.
 //!
-//! The daemon and its command line are another program, `hotset`, which is looked for beside
-//! this one. With the feature `laboratory` left out the demonstration is all there is, which is
-//! quick to build.
+//! The daemon and its command line are another program, `hotset`, which is looked for beside this
+//! one. Without the feature `laboratory` there is only the demonstration, which is quick to build.
 //!
 //! Exit status: as of `hotset`.
 
@@ -20,7 +19,7 @@ use policy::registry::POLICIES;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Its pages of the manual.
+/// Manual pages of the laboratory.
 const MANUAL: Manual = Manual {
     groups: &[],
     examples: &[],
@@ -42,14 +41,14 @@ enum Command {
     /// Needs root, nginx, nbdfuse, FUSE and loop devices; takes about two
     /// minutes. The disks are simulated in real time; everything else is real.
     Demo {
-        /// Where its files go; made if missing
+        /// Directory of the files; made if missing
         #[arg(long, value_name = "DIRECTORY", default_value = "var/demo")]
         directory: PathBuf,
         /// Pages that each of the two runs loads
         #[arg(long, value_name = "N", default_value_t = 4500,
               value_parser = clap::value_parser!(u32).range(20..))]
         pages: u32,
-        /// The policy that decides what stays in the pool
+        /// The policy of the pool
         #[arg(long, value_name = "NAME", default_value = "auto",
               value_parser = PossibleValuesParser::new(POLICIES))]
         policy: String,

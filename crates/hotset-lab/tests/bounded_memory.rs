@@ -15,7 +15,7 @@ use trace::{Format, Op, Record, Writer};
 const BLOCKS: u64 = 1 << 15;
 const BETWEEN: Nanos = Nanos(20_000_000);
 
-/// What is asked of a trace; TRACE and OUT are replaced.
+/// Commands on a trace; TRACE and OUT are replaced.
 const COMMANDS: [&str; 5] = [
     "hotset trace info TRACE",
     "hotset-lab trace convert TRACE OUT.parquet --force",

@@ -118,7 +118,7 @@ fn keep(arguments: &[&str], directory: &Path) -> Output {
     lab().args(arguments).arg(directory).output().unwrap()
 }
 
-/// A row without what differs from run to run.
+/// A row without the fields that differ from run to run.
 fn without_time(row: &Value) -> Value {
     let mut row = row.clone();
     row.as_object_mut().unwrap().remove("wall_seconds").unwrap();
@@ -145,9 +145,9 @@ fn all_are_listed_run_kept_and_reported() {
     let first = keep(&run, &out);
     let rows: Vec<Value> = serde_json::from_slice(&first.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", all(&first)));
-    // The rows of one seed, and their CRC32C without the time that they took: the same on any
-    // machine. Whoever changes an engine's default or a model sees here which rows it moves, and
-    // runs these experiments again at length before writing the new number down.
+    // The rows of one seed, and their CRC32C without the time of the run: the same on any machine.
+    // A change of an engine's default or of a model shows here the rows that it moves. After such a
+    // change, run these experiments again at length before writing the new number down.
     let expected = [
         ("cachecade", 18, 0xd7472cef),
         ("maxiq", 35, 0x4aafc374),
@@ -167,7 +167,7 @@ fn all_are_listed_run_kept_and_reported() {
         assert!(row["virtual_seconds"].as_f64().unwrap() > 0.0, "{row}");
         assert!(row["wall_seconds"].as_f64().unwrap() > 0.0, "{row}");
     }
-    // What has ended is not run again: the same rows, with what they took then.
+    // Ended experiments are not run again: the same rows, with the times of the first run.
     std::fs::remove_file(out.join("redskin.json")).unwrap();
     let again = keep(&run, &out);
     let output = String::from_utf8_lossy(&again.stderr).into_owned();
@@ -196,7 +196,7 @@ fn all_are_listed_run_kept_and_reported() {
     assert_eq!(page.matches("Cost of ownership").count(), 5);
 }
 
-/// Adds to what is kept: each choice of today, and what the parts of the model move.
+/// Adds to the kept results: each choice of today, and the effect of the parts of the model.
 fn tried_and_left_out(out: &Path) {
     let quick = ["nytro", "--quick", "--seeds", "1", "--json", "--out"];
     let with = |command: &[&str]| -> Value {
@@ -213,11 +213,12 @@ fn tried_and_left_out(out: &Path) {
     };
     assert_eq!(rows.len(), experiment::choices::ALL.len());
     assert!(hits("restarted cold") + 3.0 < hits("restarted warm"));
-    // Half of what is cached is gone with one of two; it is promoted again where there is room.
+    // Half of the cached data is gone with one of two drives, and is promoted again where there is
+    // room.
     assert!(hits("all flash drives lost") < 1.0 && hits("auto") > 90.0);
     let half = hits("one of two flash drives lost");
     assert!(half > 20.0 && half < hits("two flash drives"), "{half}");
-    // The default on half of the flash is what the choice of half the flash is.
+    // The default on half of the flash equals the choice of half the flash.
     let on_half = with(&["choices", "--flash", "50"])[0]["rows"][0].clone();
     assert_eq!(on_half["choice"], "auto");
     assert_eq!(on_half["hit_percent"], hits("half the flash"));
@@ -228,7 +229,7 @@ fn tried_and_left_out(out: &Path) {
     let times = |row: usize| ablated["rows"][row]["moved"][place]["ours"].as_f64();
     assert_eq!(ablated["rows"][1]["without"], "the look-ups of indexes");
     assert!(times(1) < times(0), "{ablated}");
-    // What is kept is taken from there.
+    // Kept results are read back.
     assert_eq!(of("ablate")[0], ablated);
 }
 
@@ -263,7 +264,7 @@ fn what_cannot_be_run_kept_or_reported_is_reported_once_and_leaves_nothing() {
     refused(&quick, Path::new("/proc/none"), "can be written");
 }
 
-/// What a run that was killed has left is not reported as if it were all.
+/// The partial results of a killed run are not reported as if complete.
 #[test]
 fn a_half_finished_run_is_not_reported_and_goes_on() {
     let place = Place::new();
@@ -271,7 +272,7 @@ fn a_half_finished_run_is_not_reported_and_goes_on() {
     std::fs::create_dir(&out).unwrap();
     let quick = ["run", "nytro", "--quick", "--seeds", "1", "--json", "--out"];
     assert!(keep(&quick, &out).status.success());
-    // So many whole seeds that it has not ended whenever it is killed.
+    // So many whole seeds that the run has not ended whenever the kill comes.
     let long = ["run", "maxiq", "--seeds", "100", "--json", "--out"];
     let mut running = lab().args(long).arg(&out).spawn().unwrap();
     while !out.join("begun").exists() {
@@ -322,7 +323,7 @@ fn a_workload_is_a_trace_that_advice_is_given_by() {
     assert!(!place.path("other.hottrace").exists());
 }
 
-/// A disk that is full fails the last write, and leaves no part of it.
+/// A full disk fails the last write, and no part of the file is left.
 #[test]
 fn a_full_disk_leaves_nothing_half_written() {
     testbed::namespace::enter().unwrap();
@@ -342,7 +343,7 @@ fn a_full_disk_leaves_nothing_half_written() {
     };
     refused(&quick);
     assert_eq!(std::fs::read_dir(&out).unwrap().count(), 0);
-    // With room for what it comes to, and none for its report.
+    // With room for the results, and none for their report.
     let mut remount = common::tool("mount", "mount");
     run(remount.args(["-o", "remount,size=8m"]).arg(&out));
     assert!(keep(&quick, &out).status.success());

@@ -113,7 +113,7 @@ fn curves_have_a_row_for_each_size_and_ranks_compare_policies() {
         lines[0],
         ["TRACE", "LINE", "SIZE", "POOL", "auto", "lru", "belady"]
     );
-    // A loop: LRU misses all until the pool holds it all, when only first accesses miss.
+    // A loop: LRU misses all until the pool holds the whole loop, when only first accesses miss.
     let last = &lines[lines.len() - 1];
     assert_eq!(last[2..], ["100%", "400", "KiB", "10.00", "10.00", "10.00"]);
     let lru = |line: &Vec<&str>| line[6] == "100.00";
@@ -215,7 +215,7 @@ fn the_engine_itself_runs_on_drive_models() {
         panic!("three modes: {all:?}")
     };
     assert_eq!(passed["accesses"], 0);
-    // The second pass finds what the first brought, or what was written.
+    // The second pass finds the data of the first, or the data that was written.
     assert!(figure(through, "miss_ratio") < 0.15, "{through}");
     assert!(figure(around, "miss_ratio") < 0.2, "{around}");
     assert!(figure(around, "admitted_bytes") < figure(through, "admitted_bytes"));
@@ -231,7 +231,7 @@ fn the_engine_itself_runs_on_drive_models() {
         (&warm["requests"], &warm["misses"]),
         (&500.into(), &0.into())
     );
-    // A longer line holds what was asked for, not more.
+    // A longer line holds only the requested blocks.
     let long = &simulate("--size 2MiB")[0];
     assert_eq!(
         (&long["line_bytes"], &long["misses"]),

@@ -66,7 +66,7 @@ fn pgbench_runs_on_a_modelled_disk_in_each_mode() {
     }
 }
 
-/// Of a write-back volume what is promised holds with the log, and without it on the origin alone.
+/// The promises of a write-back volume hold with the log, and without the log on the origin alone.
 #[test]
 fn a_database_on_a_write_back_volume_recovers_from_kills_and_from_the_loss_of_all_but_the_origin() {
     for (mode, destroys) in [("coalesced", false), ("ordered", true), ("journaled", true)] {

@@ -6,7 +6,7 @@ use common::{Place, all, lab};
 use serde_json::Value;
 use std::process::Output;
 
-/// Storms with these options, where they can be had.
+/// Runs storms with these options, where the machine can run them.
 fn storms(options: &[&str]) -> Option<(Output, Value)> {
     if let Some(why) = storm::obstacle() {
         println!("skipped: {why}");
@@ -33,7 +33,7 @@ fn a_daemon_weathers_a_storm() {
     assert!(report["requests"].as_u64().unwrap() > 100, "{report:#}");
 }
 
-/// What a storm says of a canary, which it has to find within a few storms.
+/// Checks the report of a canary, which a storm has to find within a few storms.
 fn canary(name: &str, expected: &str) {
     let options = [
         "--seed",

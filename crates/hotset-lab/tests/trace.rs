@@ -43,7 +43,7 @@ fn a_cut_off_parquet_is_refused() {
     run(lab().args(["trace", "convert", &from, &file]));
     let whole = fs::read(&file).unwrap();
     fs::write(&file, &whole[..whole.len() - whole.len() / 3]).unwrap();
-    // Its directory is at its end: nothing can be read without it.
+    // The directory of the file is at its end: nothing can be read without the directory.
     let to = place.text("u.csv");
     let convert = ["trace", "convert", &file, &to, "--lenient"];
     refused(lab().args(convert), 1, &["t.parquet"]);

@@ -1,7 +1,6 @@
-//! `bench [--quick] [GROUP...]`: measurements beside their peers. All of them go
-//! into `target/bench.json` and `docs/performance.md`, as `make bench` does it;
-//! some groups, or all in their quick form, are only printed. A group that fails
-//! leaves the others alone.
+//! `bench [--quick] [GROUP...]`: measurements beside their peers. All of them go into
+//! `target/bench.json` and `docs/performance.md`, as with `make bench`; some groups, or all in
+//! their quick form, are only printed. A group that fails leaves the others alone.
 
 use lab::bench::{
     Row, arrays, engine, guest, hits, loss, memory, mesh, nbd_hits, nop, policy, reads, remember,

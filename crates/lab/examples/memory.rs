@@ -1,5 +1,5 @@
-//! `memory LINE_BYTES [--quick]`: what a pool costs in memory, as JSON, counted
-//! by this program's allocator; run by `bench`.
+//! `memory LINE_BYTES [--quick]`: memory of a pool, as JSON, counted by this program's allocator;
+//! run by `bench`.
 
 use block::Sectors;
 use lab::bench::counting::Counting;

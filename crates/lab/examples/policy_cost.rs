@@ -1,6 +1,6 @@
-//! `policy_cost accesses|memory POLICY`: what accesses to a full pool took, as
-//! JSON, to be run under an instruction counter; or the bytes of a line, counted
-//! by this program's allocator. Run by `bench`.
+//! `policy_cost accesses|memory POLICY`: the cost of accesses to a full pool, as JSON, to be run
+//! under an instruction counter; or the bytes of a line, counted by this program's allocator. Run
+//! by `bench`.
 
 use lab::bench::counting::Counting;
 use lab::bench::policy::{Subject, bytes_per_line};

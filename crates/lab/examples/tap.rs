@@ -1,7 +1,6 @@
-//! What recording costs a request: reads of a device that answers at once,
-//! `bare`, with a tap that is `off`, or one that is `on`, to be counted by
-//! callgrind as the difference of two numbers of reads:
-//! `valgrind --tool=callgrind target/release/examples/tap on 100000`.
+//! Cost of recording for a request: reads of a device that answers at once. The device is `bare`,
+//! has a tap that is `off`, or one that is `on`. Callgrind counts the difference of two numbers of
+//! reads: `valgrind --tool=callgrind target/release/examples/tap on 100000`.
 
 use block::{
     Buf, Content, Device, Extent, Fua, Geometry, IoResult, Lba, Nanos, Sectors, ShardId, Shared,
@@ -38,7 +37,7 @@ impl Device for Nop {
     }
 }
 
-/// As the daemon records, emptied when it is full.
+/// A sink like the daemon's recording, emptied when full.
 struct Sink(Tape);
 
 impl Begin for Sink {

@@ -1,5 +1,4 @@
-//! What the parts of an experiment's model move: its figures with all of them, and without
-//! each.
+//! Effect of the parts of an experiment's model: its figures with all of them, and without each.
 
 use crate::about::About;
 use experiment::figures::{Figures, Printed};
@@ -8,15 +7,15 @@ use serde::{Deserialize, Serialize};
 
 /// The format that is written.
 const FORMAT: u32 = 1;
-/// What stands for a model that lacks nothing.
+/// Name of a model without any missing part.
 const NOTHING: &str = "nothing";
 
 /// A figure without one part of the model.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Moved {
-    /// The mean over the seeds; nothing if it was not measured then.
+    /// Our mean over the seeds; none if not measured then.
     pub ours: Option<f64>,
-    /// Whether that is as near to what was printed as it may be; nothing if that cannot be said.
+    /// True if within the tolerance of the published value; none without a verdict.
     pub met: Option<bool>,
 }
 
@@ -25,41 +24,42 @@ pub struct Moved {
 pub struct Row {
     /// The part.
     pub without: String,
-    /// By figure, in order.
+    /// Results by figure, in order.
     pub moved: Vec<Moved>,
 }
 
-/// What the parts of an experiment's model move.
+/// Effect of the parts of an experiment's model.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ablated {
     format: u32,
     /// The experiment.
     pub experiment: String,
-    /// Whether it was the quick form.
+    /// True for the quick form.
     pub quick: bool,
     /// The first seed.
     pub seed: u64,
-    /// How many.
+    /// Number of seeds.
     pub seeds: u64,
-    /// The command that runs it again.
+    /// The command that runs the experiment again.
     pub command: String,
-    /// Of the program that ran.
+    /// Commit of the program that ran.
     pub commit: String,
     /// Simulated seconds, all parts and seeds.
     pub virtual_seconds: f64,
-    /// What they took.
+    /// Wall-clock seconds of all runs.
     pub wall_seconds: f64,
     /// The figures.
     pub figures: Vec<String>,
-    /// What was printed of each.
+    /// Published value of each.
     pub published: Vec<f64>,
-    /// Without nothing first.
+    /// Rows, the one without nothing first.
     pub rows: Vec<Row>,
 }
 
 impl Ablated {
-    /// Of what came out with all of the model, and then without each of `parts`, seed by seed.
+    /// Builds the report from the outcomes with all of the model, and then without each of `parts`,
+    /// seed by seed.
     pub fn new(
         about: About,
         figures: &Figures,
@@ -92,7 +92,7 @@ impl Ablated {
         }
     }
 
-    /// Reads what was written; the error says what is wrong with it.
+    /// Reads a report; the error names the problem.
     pub fn parse(text: &str) -> Result<Ablated, String> {
         let ablated: Ablated = serde_json::from_str(text).map_err(|error| error.to_string())?;
         match ablated.format {
@@ -109,13 +109,13 @@ impl Ablated {
         (0..self.figures.len()).filter(of).collect()
     }
 
-    /// What stands over [`Ablated::cells`] of these figures.
+    /// Heads of the columns of [`Ablated::cells`] of these figures.
     pub fn head(&self, figures: &[usize]) -> Vec<String> {
         let figures = figures.iter().map(|place| self.figures[*place].clone());
         ["without".to_owned()].into_iter().chain(figures).collect()
     }
 
-    /// A line for what was printed of these figures, and one for each row, as pages and
+    /// A line of the published values of these figures, and one for each row, as pages and
     /// terminals show them.
     pub fn cells(&self, figures: &[usize], short: impl Fn(f64) -> String) -> Vec<Vec<String>> {
         let published = figures.iter().map(|place| short(self.published[*place]));

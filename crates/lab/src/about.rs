@@ -1,18 +1,18 @@
-//! How something was run that is kept: by which command of which program, and how long it took.
+//! Facts about a run that is kept: its command, its program, and its duration.
 
-/// How it was run.
+/// Facts about a run.
 #[derive(Clone, Debug)]
 pub struct About {
     /// The experiment.
     pub experiment: String,
-    /// Whether it was the quick form.
+    /// True for the quick form.
     pub quick: bool,
     /// The first seed.
     pub seed: u64,
-    /// The command that runs it again.
+    /// The command that runs the experiment again.
     pub command: String,
-    /// Of the program that ran.
+    /// Commit of the program that ran.
     pub commit: String,
-    /// What it took.
+    /// Wall-clock seconds of the run.
     pub wall_seconds: f64,
 }

@@ -1,5 +1,5 @@
-//! What choices of today came to in an experiment: each against the default, and the advice
-//! of the first minutes against what was measured.
+//! Results of choices of today in an experiment: each against the default, and the advice of the
+//! first minutes against the measurements.
 //!
 //! Invariant: a choice is called faster or slower only if the 95 % interval of its ratio to
 //! the default, seed by seed, does not span 1.
@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 
 /// The format that is written.
 const FORMAT: u32 = 1;
-/// How much slower than the best fixed choice the default may be.
+/// Percent by which the default may be slower than the best fixed choice.
 const BEHIND_PERCENT_MAX: f64 = 5.0;
 
 /// One choice beside the default.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// Its name.
+    /// Name of the choice.
     pub choice: String,
     /// Work a second, the mean over the seeds.
     pub rate: f64,
@@ -28,65 +28,65 @@ pub struct Row {
     pub rate_min: f64,
     /// The largest.
     pub rate_max: f64,
-    /// How many times the default's, seed by seed.
+    /// Rate as a multiple of the default's, seed by seed.
     pub ratio: f64,
-    /// Where that lies with 95 %; nothing of one seed.
+    /// Interval of that ratio at 95 %; none with one seed.
     pub interval: Option<[f64; 2]>,
     /// `faster`, `slower`, `inconclusive`, or `one seed`.
     pub says: String,
     /// The mean response.
     pub response_ms: f64,
-    /// Of the blocks looked up, those found.
+    /// Share of the looked up blocks that were found.
     pub hit_percent: f64,
 }
 
 /// A size of the pool, and its hits as advised and as measured.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Advised {
-    /// In percent of the default's.
+    /// Size in percent of the default's.
     pub flash_percent: u64,
-    /// As advised after the first minutes; nothing if too little was known.
+    /// Hits as advised after the first minutes; none if too little was known.
     pub predicted_percent: Option<f64>,
-    /// As measured later.
+    /// Hits as measured later.
     pub measured_percent: f64,
 }
 
-/// What all choices came to.
+/// Results of all choices.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tried {
     format: u32,
     /// The experiment.
     pub experiment: String,
-    /// Whether it was the quick form.
+    /// True for the quick form.
     pub quick: bool,
     /// The first seed.
     pub seed: u64,
-    /// How many.
+    /// Number of seeds.
     pub seeds: u64,
     /// The default's flash, in percent of the experiment's.
     #[serde(default = "whole")]
     pub flash_percent: u64,
-    /// The command that runs it again.
+    /// The command that runs the experiment again.
     pub command: String,
-    /// Of the program that ran.
+    /// Commit of the program that ran.
     pub commit: String,
     /// Simulated seconds, all choices and seeds.
     pub virtual_seconds: f64,
-    /// What they took.
+    /// Wall-clock seconds of all runs.
     pub wall_seconds: f64,
-    /// By choice, the default first.
+    /// Rows by choice, the default first.
     pub rows: Vec<Row>,
     /// Sizes of the pool.
     pub advised: Vec<Advised>,
-    /// What that advice warned of, with the first seed.
+    /// Warnings of that advice, with the first seed.
     #[serde(default)]
     pub warnings: Vec<String>,
     /// The fastest fixed policy or admission.
     pub best: String,
-    /// How much slower than that the default is, in percent; below zero if it is faster.
+    /// Percent by which the default is slower than `best`; below zero if faster.
     pub behind_percent: f64,
-    /// Whether that is within what it may be.
+    /// True if `behind_percent` is within the limit.
     pub met: bool,
 }
 
@@ -96,7 +96,8 @@ const fn whole() -> u64 {
 }
 
 impl Tried {
-    /// Of what each of [`ALL`] came to, seed by seed, on so many percent of the flash.
+    /// Builds the report from the results of [`ALL`], seed by seed, on so many percent of the
+    /// flash.
     pub fn new(about: About, flash_percent: u64, came: &[Vec<Came>]) -> Tried {
         let rows = rows(&ALL, came);
         let fixed = ALL
@@ -127,7 +128,7 @@ impl Tried {
         }
     }
 
-    /// Reads what was written; the error says what is wrong with it.
+    /// Reads a report; the error names the problem.
     pub fn parse(text: &str) -> Result<Tried, String> {
         let tried: Tried = serde_json::from_str(text).map_err(|error| error.to_string())?;
         match tried.format {
@@ -139,7 +140,7 @@ impl Tried {
     }
 }
 
-/// Of what each of `choices` came to, seed by seed, the default first.
+/// The rows of `choices`, from their results seed by seed, the default first.
 pub fn rows(choices: &[Choice], came: &[Vec<Came>]) -> Vec<Row> {
     let default = &came[0];
     let row = |(choice, came): (&Choice, &Vec<Came>)| {
@@ -194,7 +195,7 @@ fn advised(came: &[Vec<Came>]) -> Vec<Advised> {
     sizes.map(row).collect()
 }
 
-/// What the advice after the first minutes says of itself.
+/// Warnings of the advice after the first minutes.
 fn warnings(default: &Came) -> Vec<String> {
     let prices = PriceBook::parse(EXAMPLE_PRICES).expect("the shipped prices are well formed");
     match advice(&default.observed, prices) {
@@ -212,7 +213,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     sum / count
 }
 
-/// Of how much of its flash it is, behind the name of an experiment; nothing if of all.
+/// The part of the flash, to follow the name of an experiment; empty for all of the flash.
 pub fn on_flash(tried: &Tried) -> String {
     match tried.flash_percent {
         100 => String::new(),
@@ -220,7 +221,7 @@ pub fn on_flash(tried: &Tried) -> String {
     }
 }
 
-/// What stands over [`cells`].
+/// Heads of the columns of [`cells`].
 pub const HEAD: [&str; 8] = [
     "choice", "ratio", "95 %", "", "hits %", "a second", "from", "to",
 ];
@@ -240,7 +241,7 @@ pub fn cells(row: &Row) -> [String; 8] {
     ]
 }
 
-/// What stands over [`advice_cells`].
+/// Heads of the columns of [`advice_cells`].
 pub const ADVICE_HEAD: [&str; 3] = ["flash %", "hits % advised", "hits % measured"];
 
 /// A size's cells.
@@ -341,7 +342,7 @@ mod tests {
         let sizes: Vec<u64> = tried.advised.iter().map(|row| row.flash_percent).collect();
         assert_eq!(sizes, [100, 50, 200]);
         assert_eq!(tried.warnings, Vec::<String>::new());
-        // A loop of 100 lines: the pool that holds it misses nothing any more.
+        // A loop of 100 lines: the pool that holds the loop misses nothing any more.
         let predicted: Vec<f64> = tried
             .advised
             .iter()

@@ -1,7 +1,7 @@
-//! What measures hotset: benchmarks, availability drills, published evaluations run again,
-//! and the web workload.
+//! Measurements of hotset: benchmarks, availability drills, published evaluations run again, and
+//! the web workload.
 //!
-//! Not here: what proves it (`proof`), and what advises its users (`advise`).
+//! Not here: proofs (`proof`), and advice for users (`advise`).
 
 pub mod ablation;
 pub mod about;

@@ -1,4 +1,4 @@
-//! What work costs: hardware and power over the years, by the work done at the rate of a run.
+//! Cost of work: hardware and power over the years, by the work done at the rate of a run.
 //!
 //! Left out: people, space, and discounting.
 
@@ -12,7 +12,7 @@ use toml::value::Datetime;
 const PRICES: &str = include_str!("../../../contrib/ownership.toml");
 const HOURS_PER_YEAR: f64 = 8_766.0;
 
-/// What is counted as work, and where its rate stands.
+/// Work that is counted, and the source of its rate.
 #[derive(Clone, Copy, Debug)]
 enum Work {
     /// Pages of this curve in the last ninth of the run.
@@ -30,7 +30,7 @@ impl Work {
         }
     }
 
-    /// So much a second, if it was measured.
+    /// The rate a second, if measured.
     fn rate(self, finished: &Finished) -> Option<f64> {
         let curve = |name| finished.curves.iter().find(|(known, _)| known == name);
         match self {
@@ -52,13 +52,13 @@ impl Work {
     }
 }
 
-/// A machine, and what it does: the experiment, disks, flash drives, and the work.
+/// A machine and its work: the experiment, disks, flash drives, and the work.
 struct Case {
     experiment: &'static str,
     disks: f64,
     flash: f64,
     work: Work,
-    /// What a million of is paid for.
+    /// Unit of the work; the price is for a million of these.
     unit: &'static str,
 }
 
@@ -78,8 +78,8 @@ const fn case(
     }
 }
 
-/// The evaluations, each with its drives. Decision support is without the storage system, whose
-/// drives were not printed; `perc` does no work that could be paid for.
+/// The evaluations, each with its drives. Decision support is without the storage system, because
+/// its drives were not printed; `perc` does no work that could be paid for.
 const CASES: [Case; 13] = [
     case("cachecade", 6.0, 0.0, Work::Pages("hdd"), "pages"),
     case("cachecade", 6.0, 1.0, Work::Pages("ssd1"), "pages"),
@@ -138,7 +138,7 @@ const CASES: [Case; 13] = [
     case("perc-oltp", 14.0, 0.0, Work::Figure("tps"), "transactions"),
 ];
 
-/// Prices; amounts are in the currency that it names.
+/// Prices; amounts are in `currency`.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Prices {
@@ -159,7 +159,7 @@ struct Part {
     watts: f64,
 }
 
-/// What one case costs.
+/// Cost of one case.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Cost {
     hardware: f64,
@@ -183,7 +183,7 @@ impl Prices {
     }
 }
 
-/// The cases of an experiment as markup; nothing if it has none.
+/// The cases of an experiment as markup; empty without any.
 pub fn section(finished: &Finished) -> String {
     let prices: Prices = toml::from_str(PRICES).expect("the shipped prices are well formed");
     let cases = CASES.iter();

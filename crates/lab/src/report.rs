@@ -15,7 +15,7 @@ use short::shorter;
 use std::error::Error;
 use std::fmt::Write;
 
-/// What stands over [`cells`].
+/// Heads of the columns of [`cells`].
 pub const ROW_HEAD: [&str; 9] = [
     "figure",
     "published",
@@ -62,7 +62,7 @@ fn met<'a>(rows: impl Iterator<Item = &'a Row>) -> (usize, usize) {
     (judged.iter().filter(|met| **met).count(), judged.len())
 }
 
-/// The page, with what was tried and left out; `missing` have not ended.
+/// The page, with the choices tried and the parts left out; `missing` have not ended.
 pub fn page(
     all: &[Finished],
     tried: &[Tried],
@@ -201,7 +201,7 @@ fn section(finished: &Finished) -> Result<String, Box<dyn Error>> {
     Ok(out)
 }
 
-/// What the source could not try.
+/// The section on choices that the source could not try.
 fn tried_section(tried: &Tried) -> String {
     let of = |row: &choices::Row| (choices::cells(row).into(), row.says == "slower");
     let rows: Vec<_> = tried.rows.iter().map(of).collect();
@@ -231,7 +231,7 @@ fn tried_section(tried: &Tried) -> String {
     )
 }
 
-/// What the parts of the model move, of what is missed.
+/// The section on the effect of the model's parts on missed figures.
 fn ablated_section(ablated: &Ablated) -> String {
     let missed = ablated.missed();
     if missed.is_empty() {
@@ -255,7 +255,7 @@ fn ablated_section(ablated: &Ablated) -> String {
     )
 }
 
-/// What is noted, once for all figures that it is noted of.
+/// The notes, once for all figures with the same note.
 fn notes<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<String> {
     let mut notes: Vec<(&str, String)> = Vec::new();
     for row in rows {
@@ -270,7 +270,7 @@ fn notes<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<String> {
         .collect()
 }
 
-/// A heading and its points; nothing if there are none.
+/// A heading and its points; empty without points.
 fn list(heading: &str, points: &[String]) -> String {
     if points.is_empty() {
         return String::new();

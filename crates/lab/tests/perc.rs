@@ -1,4 +1,4 @@
-//! The published stress evaluation in its quick form: what must show, shows.
+//! The published stress evaluation in its quick form: expected effects are visible.
 
 use lab::perc::{self, Report};
 

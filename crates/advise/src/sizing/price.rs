@@ -1,4 +1,4 @@
-//! What a pool costs over its life, from a price book that the user edits.
+//! Cost of a pool over its life, from a price book that the user edits.
 
 use serde::{Deserialize, Serialize};
 use toml::value::Datetime;
@@ -11,7 +11,7 @@ const DAYS_PER_YEAR: f64 = 365.25;
 /// Years over which costs may be counted.
 const YEARS_MAX: u32 = 50;
 
-/// Prices and ratings; amounts of money are in the currency it names.
+/// Prices and ratings; amounts of money are in the currency of the book.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PriceBook {
@@ -36,7 +36,7 @@ pub struct PriceBook {
 pub struct Ssd {
     /// A gigabyte (10^9 bytes).
     pub price_per_gb: f64,
-    /// Full-device writes a day over `warranty_years` that it is rated for.
+    /// Full-device writes a day that the SSD is rated for, over `warranty_years`.
     pub writes_per_day: f64,
     /// Years of the endurance rating.
     pub warranty_years: f64,
@@ -51,8 +51,8 @@ fn as_text<S: serde::Serializer>(date: &Datetime, to: S) -> Result<S::Ok, S::Err
 /// The cost of one pool.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Cost {
-    /// Years until the rated writes are used up; none if nothing is written or
-    /// it is not known how much is.
+    /// Years until the rated writes are used up; none if no bytes are written or the rate is not
+    /// known.
     pub endurance_years: Option<f64>,
     /// Net present value of the hardware, replacements for wear included.
     pub hardware: f64,
@@ -60,7 +60,7 @@ pub struct Cost {
     pub purchases: u32,
     /// Net present value of the power.
     pub power: f64,
-    /// Their sum.
+    /// Sum of hardware and power.
     pub total: f64,
 }
 
@@ -138,8 +138,8 @@ impl PriceBook {
         let price = pool_bytes / 1e9 * ssd.price_per_gb;
         let years = f64::from(self.years);
         let discounted = |year: f64| (1.0 + self.discount_rate).powf(-year);
-        // What wears out within a day is not replaced daily but unusable; the
-        // sum stays finite all the same.
+        // A device that wears out within a day is not replaced daily but unusable; the sum stays
+        // finite all the same.
         let interval = endurance_years.unwrap_or(years);
         let interval = interval.clamp(1.0 / DAYS_PER_YEAR, years);
         let purchases = (years / interval).ceil().max(1.0) as u32;

@@ -1,15 +1,14 @@
-//! What a pool of some size would have done with a trace: the policy over the
-//! requests, and models of the devices under what then reaches them.
+//! The effect of a pool of one size on a trace: the policy over the requests, and models of the
+//! devices under the requests that reach them.
 //!
-//! As in the engine, a line is what the policy keeps and a 4 KiB block is what
-//! is valid; a miss reads the origin and fills what it read; a write goes to the
-//! origin and to the pool and ends with the later of both. Left out: the rule
-//! for sequential streams, budgets of fills, and joined reads.
+//! As in the engine, the policy keeps lines and 4 KiB blocks are valid. A miss reads the origin and
+//! fills the blocks read. A write goes to the origin and to the pool and ends with the later of
+//! both. Left out: the rule for sequential streams, budgets of fills, and joined reads.
 //!
-//! Requests arrive at the times of the trace, or one after the other if it has
-//! none. At most [`DEPTH`] are in flight: beyond that the next one waits, and
-//! the origin is called saturated. It also waits while fills are far behind, so
-//! that memory is bounded however slow the pool is.
+//! Requests arrive at the times of the trace, or one after the other if the trace has none. At most
+//! [`DEPTH`] are in flight: beyond that the next one waits, and the origin is called saturated. The
+//! next request also waits while fills are far behind, so that memory is bounded however slow the
+//! pool is.
 
 use super::{Estimate, Hits, recommended};
 use crate::array::{Array, ID_BITS};
@@ -32,7 +31,7 @@ const OCTAVES: u32 = 10;
 const FINE_OCTAVES: u32 = 6;
 /// Parts of the step in which the recommended size lies.
 const BETWEEN: u64 = 6;
-/// How often the policy gets the time.
+/// Interval of the policy's ticks.
 const TICK: Nanos = Nanos(1_000_000_000);
 
 /// The devices that are modelled.
@@ -40,7 +39,7 @@ const TICK: Nanos = Nanos(1_000_000_000);
 pub struct Devices {
     /// The origin's drives.
     pub origin: Drive,
-    /// How many, striped.
+    /// Number of drives, striped.
     pub origin_drives: u32,
     /// The pool's drive, taken to be large enough.
     pub pool: Drive,
@@ -50,13 +49,13 @@ pub struct Devices {
 struct Flight {
     arrived: Nanos,
     pieces: u32,
-    /// A client waits for it.
+    /// True if a client waits.
     client: bool,
-    /// What is written to the pool once it has been read.
+    /// Blocks to write to the pool after the read.
     fills: Vec<Extent>,
 }
 
-/// What a pool of one size holds.
+/// Contents of a pool of one size.
 struct Contents {
     policy: Box<dyn Policy>,
     slots: u32,
@@ -69,14 +68,14 @@ struct Contents {
     hits: u64,
 }
 
-/// Where the blocks of a request are.
+/// Places of the blocks of a request.
 #[derive(Default)]
 struct Found {
-    /// From the first to the last that the origin is asked for.
+    /// First and last block that the origin is asked for.
     missing: Option<(u64, u64)>,
-    /// What the pool is asked for: hits of a read, or what a write updates.
+    /// Blocks of the pool: hits of a read, or the blocks that a write updates.
     direct: Vec<Extent>,
-    /// What a read fills.
+    /// Blocks that a read fills.
     fills: Vec<Extent>,
 }
 
@@ -180,7 +179,8 @@ impl Contents {
         found
     }
 
-    /// Asks the policy about a line: the first block of its slot, if it has one from now on.
+    /// Asks the policy about a line: the first block of the line's slot, if the line has one from
+    /// now on.
     fn place(&mut self, key: Key, request: &policy::Request) -> Option<u64> {
         let blocks = self.line_bytes / BLOCK_BYTES;
         match self.policy.access(key, request, &Unpinned) {
@@ -372,8 +372,8 @@ fn octaves(footprint: u64, line_bytes: u64) -> Vec<u64> {
     sizes
 }
 
-/// What pools of sizes up to `footprint` bytes would have hit of a trace, the smallest first, in
-/// lines of `line_bytes`. `trace` begins the records from the first.
+/// Hits of pools of sizes up to `footprint` bytes, the smallest first, in lines of `line_bytes`.
+/// `trace` begins the records from the first.
 pub fn hits<E, R: Iterator<Item = Result<Record, E>>>(
     trace: impl Fn() -> Result<R, E>,
     policy: &str,
@@ -397,7 +397,7 @@ pub fn hits<E, R: Iterator<Item = Result<Record, E>>>(
         Ok(hits.collect())
     };
     let mut curve = replay(octaves(footprint, line_bytes))?;
-    // What is recommended lies between the size found and the one below.
+    // The size to recommend lies between the size found and the one below.
     let found = recommended(&curve).map_or(0, |found| found.pool_bytes);
     let below = curve.iter().rfind(|size| size.pool_bytes < found);
     let below = below.map_or(0, |size| size.pool_bytes);
@@ -412,9 +412,8 @@ pub fn hits<E, R: Iterator<Item = Result<Record, E>>>(
     Ok(curve)
 }
 
-/// What pools of the `sizes` in bytes would have done with a trace, in lines of
-/// `line_bytes`. `policy` is a name of the registry. `timed` if the records have
-/// times that mean something.
+/// Estimates of a trace for pools of `sizes` in bytes, in lines of `line_bytes`. `policy` is a name
+/// of the registry. `timed` if the records have real times.
 pub fn replay<E: From<block::IoError>>(
     records: impl Iterator<Item = Result<Record, E>>,
     policy: &str,

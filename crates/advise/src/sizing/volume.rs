@@ -1,16 +1,16 @@
-//! What a pool of another size would do for a running volume, from what its
-//! devices have shown so far.
+//! The effect of another pool size on a running volume, from the figures that its devices have
+//! shown so far.
 //!
-//! Of the blocks read, those that were hits show what the pool there is does; no pool hits what
-//! is read for the first time or by sequential streams. Between these, hits follow the share of
-//! reuse that LRU's curve has at a size. How quick a device is, is taken to stay as it was: a
-//! smaller pool will be slower than estimated here where it loads the origin more.
+//! Of the blocks read, the hits show the effect of the present pool. No pool hits first reads or
+//! sequential streams. Between these, hits follow the share of reuse that LRU's curve has at a
+//! size. The speed of a device is assumed constant: a smaller pool that loads the origin more will
+//! be slower than estimated here.
 
 use super::{Advice, Estimate, Hits, PriceBook, Subject, advise, sizes};
 use crate::writeback::of_volume;
 use control::observed::{Kind, Observed};
 
-/// The advice on the pool of a volume; an error if nothing was asked of it yet.
+/// Returns the advice on the pool of a volume; an error if the volume has had no requests yet.
 pub fn advice(observed: &Observed, prices: PriceBook) -> Result<Advice, String> {
     let profile = observed.profile.clone();
     if profile.accesses() == 0 {
@@ -73,13 +73,13 @@ fn hits(observed: &Observed, pool_bytes: u64) -> f64 {
     };
     let (then, now) = (reused(pool_bytes), reused(observed.pool_bytes));
     let hit = observed.blocks_hit as f64 / blocks;
-    // The profile is of what no stream has read.
+    // The profile is of reads outside of streams.
     let streamed = observed.blocks_streamed as f64 / blocks;
     let most = ((1.0 - streamed) * (1.0 - profile.first_reads)).max(hit);
     if pool_bytes < observed.pool_bytes {
         let part = match now > 0.0 {
             true => then / now,
-            // A policy other than LRU hits some of what LRU does not.
+            // A policy other than LRU hits some blocks that LRU does not.
             false => pool_bytes as f64 / observed.pool_bytes as f64,
         };
         return hit * part;
@@ -240,7 +240,7 @@ mod tests {
         assert!(short.sizes.iter().all(|size| size.cost.is_none()));
     }
 
-    /// A backup that is read past the cache changes nothing of what a size hits.
+    /// A backup read past the cache does not change the hits of a size.
     #[test]
     fn what_is_recommended_hits_nearly_what_the_largest_does() {
         let prices = || PriceBook::parse(crate::sizing::EXAMPLE_PRICES).unwrap();

@@ -1,16 +1,18 @@
-//! What an origin gets from the cleaner of a log, and what the log holds meanwhile.
+//! The writes that the cleaner of a log sends to an origin, and the dirty data in the log
+//! meanwhile.
 //!
-//! The cleaner is that of `writelog`, played through at the times of the writes: it takes
-//! a batch once the oldest write of it has waited for `gather`, or later, when the batch before
-//! is at the origin. A batch has the records that were there by then: of one interval in one
-//! segment if order is kept, else as many segments as a window may have. Of each block the
-//! newest version is carried, by address, and a flush follows. Then a note is written to the log.
+//! The cleaner is that of `writelog`, played through at the times of the writes. A batch is taken
+//! once its oldest write has waited for `gather`, or later, when the batch before is at the origin.
+//! A batch has the records that were there by then. If order is kept, these are of one interval in
+//! one segment, else of as many segments as a window may have. Of each block the newest version is
+//! written back, by address, and a flush follows. Then a note is written to the log.
 //!
-//! The log has room for everything and writes never wait: those that would are counted.
+//! The log has room for everything and writes never wait: writes that would wait are counted.
 //!
 //! Invariants:
 //!     batches begin in the order of their writes, one after the other
-//!     memory is bounded: one batch is open, and what is owed is kept in [`ENTRIES_MAX`] pieces
+//!     memory is bounded: one batch is open, and dirty batches are kept in [`ENTRIES_MAX`]
+//!     pieces
 //!
 //! Left out: the origin's time for clients' reads, the journal's time, a cleaner that does not
 //! gather once half of a limit is reached, and that a note may be the first of a segment.
@@ -21,34 +23,34 @@ use layout::{BLOCK_BYTES, RECORD_BLOCKS_MAX, SEGMENT_BLOCKS};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
-/// The span of acknowledged writes that may be lost, unless it is configured.
+/// The span of acknowledged writes that may be lost, unless configured otherwise.
 pub(super) const MAX_LAG: Nanos = Nanos::from_secs(30);
-/// A window carries at most so many blocks, and a quarter of what the origin takes within
+/// Most bytes of a window. A window also has at most a quarter of the origin's blocks within
 /// `max_lag`: as `writelog::load`.
 pub(super) const WINDOW_BYTES: u64 = 64 << 20;
 const WINDOW_BLOCKS: u64 = WINDOW_BYTES / BLOCK_BYTES as u64;
 const PART: u64 = 4;
-/// Of a write to the origin at most: 1 MiB.
+/// Most blocks of a write to the origin: 1 MiB.
 const RUN_BLOCKS: u64 = (1 << 20) / BLOCK_BYTES as u64;
 const SEGMENT: u64 = SEGMENT_BLOCKS as u64;
 /// Blocks of the log that hold a note, or a segment's header.
 const HEADER: u64 = 1;
-/// From here on, as a part of each limit, writes wait: as `writelog::pace`.
+/// Divisor of each limit; writes wait from that part on: as `writelog::pace`.
 const PACED: u64 = 2;
 /// Batches that are kept apart; more are merged in pairs, and held until both are done.
 const ENTRIES_MAX: usize = 4096;
 
-/// Which records a batch may have.
+/// Records that a batch may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Takes {
-    /// Of one interval, in one segment.
+    /// Records of one interval, in one segment.
     Interval,
-    /// Of any.
+    /// Records of any interval.
     Window,
 }
 
 impl Takes {
-    /// How long writes gather before they are carried: as `node::log`.
+    /// Time for which writes gather before the write back: as `node::log`.
     pub(super) fn gather(self) -> Nanos {
         let part = Nanos(MAX_LAG.0 / 8);
         match self {
@@ -67,7 +69,7 @@ struct Batch {
     log_blocks: u64,
 }
 
-/// A batch until it is at the origin.
+/// A batch that is not yet at the origin.
 #[derive(Clone, Copy)]
 struct Owed {
     since: Nanos,
@@ -75,26 +77,26 @@ struct Owed {
     log_blocks: u64,
 }
 
-/// What has been summed of a lane.
+/// Sums of a lane.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Sums {
     /// Writes of clients, and those that no limit held back.
     pub(super) asked: u64,
     pub(super) answered: u64,
-    /// Blocks that clients wrote, and those that were carried.
+    /// Blocks that clients wrote, and those that were written back.
     pub(super) changed: u64,
     pub(super) carried: u64,
-    /// Writes to the origin, and flushes of it.
+    /// Writes and flushes of the origin.
     pub(super) writes: u64,
     pub(super) flushes: u64,
     pub(super) busy: Nanos,
-    /// Time in which the oldest write that is owed is older than half of `max_lag`.
+    /// Time in which the oldest dirty write is older than half of `max_lag`.
     pub(super) behind: Nanos,
     /// Written to each device of the log.
     pub(super) log_written: u64,
-    /// The most blocks of the log that were owed while no limit was reached.
+    /// The most dirty blocks of the log while no limit was reached.
     pub(super) log_owed_max: u64,
-    /// And that one batch had.
+    /// The most blocks of one batch, under the same condition.
     pub(super) log_batch_max: u64,
 }
 
@@ -140,7 +142,7 @@ impl Lane {
             self.append(now, at..end);
             at = end;
         }
-        // What comes later than that is stopped: the log need not hold it.
+        // A write after `MAX_LAG` is stopped: the log need not hold it.
         let oldest = self.oldest().unwrap_or(now);
         if now.since(oldest) <= MAX_LAG {
             let owed = self.owed_blocks + self.open.log_blocks;
@@ -158,19 +160,19 @@ impl Lane {
         }
     }
 
-    /// All that is owed is carried; then what was summed, and when that ends.
+    /// Writes back all dirty data; returns the sums, and the time of the end.
     pub(super) fn finish(mut self) -> (Sums, Nanos) {
         self.close();
         (self.sums, self.free_at)
     }
 
-    /// When the oldest write that is owed came.
+    /// Time of the oldest dirty write.
     fn oldest(&self) -> Option<Nanos> {
         let open = (!self.open.blocks.is_empty()).then_some(self.open.since);
         self.owed.front().map(|owed| owed.since).or(open)
     }
 
-    /// What has happened by `now`.
+    /// Advances the lane to `now`.
     fn pass(&mut self, now: Nanos) {
         if !self.open.blocks.is_empty() && self.begins() <= now {
             self.close();
@@ -181,7 +183,7 @@ impl Lane {
         }
     }
 
-    /// When the cleaner takes the open batch.
+    /// Time at which the cleaner takes the open batch.
     fn begins(&self) -> Nanos {
         let gathered = self.open.since + self.takes.gather();
         gathered.max(self.free_at)
@@ -203,7 +205,7 @@ impl Lane {
         self.fill(HEADER + count);
     }
 
-    /// Whether the open window may have another segment.
+    /// Tests for room for another segment in the open window.
     fn has_room(&self) -> bool {
         let seconds = self.sums.busy.as_secs_f64();
         let rate = match seconds > 0.0 {
@@ -215,7 +217,7 @@ impl Lane {
         self.open.blocks.len() as u64 + SEGMENT <= most
     }
 
-    /// Begins another segment; what is left of the last is in use without being written.
+    /// Begins another segment; the rest of the last one counts as used without being written.
     fn turn(&mut self) {
         self.open.log_blocks += SEGMENT - self.segment_used;
         self.segment_used = 0;
@@ -228,7 +230,7 @@ impl Lane {
         self.sums.log_written += blocks;
     }
 
-    /// The cleaner takes the open batch as it is.
+    /// Hands the open batch to the cleaner.
     fn close(&mut self) {
         if self.open.blocks.is_empty() {
             return;

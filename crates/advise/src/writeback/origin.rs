@@ -1,4 +1,4 @@
-//! How long an origin takes for what the cleaner of a log gives it.
+//! The time that an origin takes for the writes of a log's cleaner.
 
 use crate::array::Array;
 use block::{Extent, IoResult, Lba, Nanos, Sectors};
@@ -10,10 +10,10 @@ use std::ops::Range;
 const DEPTH: usize = 4;
 const BLOCK_SECTORS: u64 = 8;
 
-/// What is known of an origin.
+/// The known speed of an origin.
 #[derive(Clone, Debug)]
 pub enum Takes {
-    /// Bytes a second, whatever they are; above zero.
+    /// Bytes a second, for writes of any kind; above zero.
     Rate(u64),
     /// Drives of one kind, striped: by their model.
     Drives(Box<Drive>, u32),
@@ -36,7 +36,8 @@ impl Origin {
         })
     }
 
-    /// When `runs` of blocks, given from `now` on, and then a flush have ended.
+    /// Returns the time at which `runs` of blocks, given from `now` on, and then a flush have
+    /// ended.
     pub(super) fn carry(&mut self, now: Nanos, runs: &[Range<u64>]) -> Nanos {
         match self {
             Origin::Rate(rate) => {
@@ -62,7 +63,7 @@ impl Origin {
     }
 }
 
-/// When all that is in flight has ended.
+/// Returns the time at which all requests in flight have ended.
 fn wait(drives: &mut Array, now: Nanos) -> Nanos {
     let (mut now, mut done) = (now, Vec::<Completed>::new());
     while drives.in_flight() > 0 {

@@ -1,8 +1,9 @@
-//! Which part of the blocks written is overwritten soon.
+//! The share of the blocks written that is soon overwritten.
 //!
 //! Exact while at most [`EXACT_BLOCKS`] blocks are written within the time that counts. Beyond,
-//! blocks are sampled by a hash of their numbers, half as many each time that memory is full,
-//! and each counts for those that are left out (as SHARDS does, Waldspurger et al., FAST 2015).
+//! blocks are sampled by a hash of their numbers, half as many each time that memory is full. Each
+//! sampled block counts for those that are left out (as SHARDS does, Waldspurger et al., FAST
+//! 2015).
 //!
 //! Invariant: `last` has at most twice [`EXACT_BLOCKS`] blocks, each with a hash up to `limit`.
 
@@ -17,7 +18,7 @@ pub(super) struct Overwritten {
     last: FxHashMap<u64, Nanos>,
     blocks_max: usize,
     limit: u64,
-    /// Of how many blocks one is in the sample.
+    /// Number of blocks for which one in the sample stands.
     weight: f64,
     written: f64,
     overwritten: f64,
@@ -61,7 +62,7 @@ impl Overwritten {
         }
     }
 
-    /// Of the blocks written, the share that was overwritten in time.
+    /// Share of the blocks written that was overwritten in time.
     pub(super) fn share(&self) -> f64 {
         self.overwritten / self.written.max(1.0)
     }
@@ -111,7 +112,7 @@ mod tests {
                 (now, block)
             };
             let writes: Vec<_> = steps.into_iter().map(timed).collect();
-            // At most six count at a time: what is older makes room, and nothing is sampled.
+            // At most six count at a time: older ones make room, and nothing is sampled.
             let (share, weight) = share(&writes, 12);
             prop_assert_eq!(weight, 1);
             prop_assert!((share - by_pairs(&writes)).abs() < 1e-12);
@@ -129,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_sample_of_many_blocks_is_close() {
-        // Of each three writes one goes to what the one before it wrote.
+        // Of each three writes one overwrites the block of the write before.
         let write = |i: u64| (Nanos(i / 1000), if i % 3 == 2 { i - 1 } else { i });
         let writes: Vec<_> = (0..60_000).map(write).collect();
         let (share, weight) = share(&writes, 2000);

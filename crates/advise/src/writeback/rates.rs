@@ -1,4 +1,4 @@
-//! How much is written and flushed: on average, in the busiest seconds, and between flushes.
+//! Rates of writes and flushes: on average, in the busiest seconds, and between flushes.
 //!
 //! Seconds count from the first request. The busiest 30 s are found in steps of a second.
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::collections::VecDeque;
 
 const SECOND: Nanos = Nanos::from_secs(1);
-/// Seconds of the longer span: the `max_lag` that a volume has unless it is configured.
+/// Seconds of the longer span: the `max_lag` of a volume unless configured otherwise.
 const SPAN_SECONDS: usize = 30;
 
 /// Writes in some time.
@@ -16,7 +16,7 @@ const SPAN_SECONDS: usize = 30;
 pub struct Rate {
     /// Writes.
     pub writes_per_second: f64,
-    /// What they write.
+    /// Bytes of these writes.
     pub bytes_per_second: f64,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Rates {
     /// The second that is being summed, and its number.
     current: Sum,
     second: u64,
-    /// The seconds before it, and their sum.
+    /// The seconds before the current one, and their sum.
     recent: VecDeque<Sum>,
     span: Sum,
     most_in_second: Sum,
@@ -102,11 +102,11 @@ impl Rates {
 /// Blocks written between one flush or forced write and the next.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Intervals {
-    /// Intervals in which something was written.
+    /// Intervals with at least one write.
     pub count: u64,
     /// 4 KiB blocks of an interval, half a percent exact.
     pub blocks_median: u64,
-    /// Their mean.
+    /// Mean blocks of an interval.
     pub blocks_mean: f64,
 }
 
@@ -137,7 +137,7 @@ impl IntervalCounts {
         }
     }
 
-    /// What was closed; `None` if nothing was.
+    /// The closed intervals; `None` without any.
     pub(super) fn finish(&self) -> Option<Intervals> {
         (!self.blocks.is_empty()).then(|| Intervals {
             count: self.blocks.len(),

@@ -6,7 +6,7 @@ use crate::page::{Page, bytes, escape, table};
 
 /// Shown where a mode has no such figure.
 const NONE: &str = "-";
-/// Of the page, in the order of [`mode_rows`].
+/// Heads of the page's columns, in the order of [`mode_rows`].
 const HEAD: [&str; 12] = [
     "mode",
     "origin writes/s",
@@ -35,7 +35,7 @@ pub fn rate_rows(write_back: &WriteBack) -> Vec<Vec<String>> {
     ]
 }
 
-/// How clients flush, and how soon they overwrite, in a line each.
+/// The pattern of flushes and the pattern of overwrites of the clients, in a line each.
 pub fn pattern(write_back: &WriteBack) -> [String; 2] {
     let a_second = |count: u64| count as f64 / write_back.seconds;
     let between = match &write_back.intervals {
@@ -60,8 +60,8 @@ pub fn pattern(write_back: &WriteBack) -> [String; 2] {
     ]
 }
 
-/// A row a mode: its name; writes, flushes and MB a second of the origin; MB/s that it takes at
-/// the most, and the part of the time in which it works; blocks absorbed, writes that take the
+/// A row a mode: its name; writes, flushes and MB a second of the origin; the origin's highest
+/// MB/s, and the part of the time in which the origin works; blocks absorbed, writes that take the
 /// log's time, and time behind, in percent; bytes of the log; GB a day; MB/s of the journal.
 pub fn mode_rows(modes: &[Mode]) -> Vec<Vec<String>> {
     let row = |mode: &Mode| {
@@ -85,7 +85,7 @@ pub fn mode_rows(modes: &[Mode]) -> Vec<Vec<String>> {
     modes.iter().map(row).collect()
 }
 
-/// Puts it on a page.
+/// Puts the result on a page.
 pub(crate) fn section(page: &mut Page, write_back: &WriteBack) {
     let mut inner = format!("<p>{}</p>\n", escape(&write_back.verdict));
     if !write_back.modes.is_empty() {

@@ -141,7 +141,7 @@ fn a_log_has_twice_the_room_of_the_largest_burst() {
     let room = (2 * blocks * 4096).next_multiple_of(1 << 20);
     assert_eq!(ordered.device_bytes, room + (6 << 20));
     // Six segments of 224 blocks are at the origin after 14.4 s, seven after 16.7 s, and the
-    // seventh is closed by the write that does not fit in it.
+    // seventh is closed by the write that does not fit.
     assert!(
         (ordered.unpaced_share - 0.197).abs() < 1e-9,
         "{}",
@@ -168,7 +168,7 @@ fn verdicts() {
         "`ordered` would answer 100% of writes in the log's time; log of 9 MiB on \
          each device; `journaled` or `coalesced` would spare the origin 40% of the blocks"
     );
-    // One block 200 times a second, each time with a flush: twice what the origin takes.
+    // One block 200 times a second, each time with a flush: twice the rate of the origin.
     let mut hot = Vec::new();
     for i in 0..20_000 {
         hot.push(Record {

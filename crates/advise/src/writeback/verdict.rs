@@ -1,13 +1,13 @@
-//! What write-back would bring, in a sentence.
+//! The effect of write-back, in a sentence.
 
 use super::found::{Log, Mode, WriteBack};
 use crate::page::bytes;
 
-/// With this share of writes at the log's time, write-back does what it is for.
+/// Share of writes at the log's time with which write-back serves its purpose.
 const ENOUGH: f64 = 0.95;
-/// With less, it is no gain.
+/// Share of such writes below which write-back is no gain.
 const SOME: f64 = 0.5;
-/// From this share on it is worth a word that blocks are absorbed.
+/// Share of absorbed blocks from which on the verdict mentions them.
 const ABSORBED: f64 = 0.25;
 
 pub(super) fn of(write_back: &WriteBack) -> String {

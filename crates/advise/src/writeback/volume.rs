@@ -1,13 +1,13 @@
-//! What write-back would bring for a running volume, from what its daemon has counted.
+//! The effect of write-back on a running volume, from the counters of its daemon.
 //!
-//! What an origin takes is what it has shown: with `c` requests in flight on average while there
-//! is one (the sum of all latencies by the time in which it was busy: Little's law), a byte
-//! written takes its part of the latencies of writes by `c`, and a flush its latency by `c`. Of
-//! each mode follow from that the bytes a second that the origin takes with the flushes of that
-//! mode, and what it would have been owed (`policy::written`).
+//! The speed of an origin is the speed that it has shown. Let `c` be the mean number of requests in
+//! flight while the origin is busy (the sum of all latencies by the busy time: Little's law). A
+//! byte written takes its part of the latencies of writes by `c`, and a flush its latency by `c`.
+//! From these follow, for each mode, the bytes a second that the origin takes with that mode's
+//! flushes, and the dirty data (`policy::written`).
 //!
-//! Left out, as it is not counted: how soon blocks are overwritten, so that none is absorbed, and
-//! where they are, so that no writes are merged; what sorting by address gains.
+//! Left out, as the daemon does not count these: how soon blocks are overwritten, so that none is
+//! absorbed; where blocks are, so that no writes are merged; the gain of sorting by address.
 
 use super::found::{Log, Mode, WriteBack};
 use super::rates::{Intervals, Rate};
@@ -22,7 +22,7 @@ const WRITE_BACK: &str = "write-back";
 const NOT_KNOWN: &str = "what write-back would bring is not known: the origin has answered no \
                          write yet; come back once it was in use for a while";
 
-/// What the origin has shown.
+/// The speed that the origin has shown.
 struct Shown {
     /// Requests in flight while there is one.
     in_flight: f64,
@@ -36,7 +36,7 @@ fn latency_s(kind: &Kind) -> f64 {
 }
 
 impl Shown {
-    /// `None` if it was not written.
+    /// Returns `None` if the origin was not written.
     fn of(observed: &Observed) -> Option<Shown> {
         let origin = &observed.origin;
         let (writes, flushes) = (&origin.writes, &origin.flushes);
@@ -55,7 +55,7 @@ impl Shown {
     }
 }
 
-/// What write-back would bring; nothing of a daemon that does not count it.
+/// The effect of write-back; none if the daemon does not count writes.
 pub(crate) fn of_volume(observed: &Observed) -> Option<WriteBack> {
     let written = observed.written.as_ref()?;
     let shown = Shown::of(observed).filter(|_| written.writes > 0 && written.seconds > 0.0);
@@ -134,7 +134,7 @@ fn mode(name: &'static str, takes: lane::Takes, written: &Written, shown: &Shown
     let records = written.writes as f64 * BLOCK as f64;
     let logged = (1.0 + records / bytes) * (1.0 + BLOCK as f64 / SEGMENT_BYTES as f64);
     let gathers = match takes {
-        // The second in which writes gather is in what is owed.
+        // The backlog includes the second in which writes gather.
         lane::Takes::Interval => 0.0,
         lane::Takes::Window => gather_s * written.busiest_second.bytes_per_second,
     };
@@ -166,7 +166,7 @@ fn mode(name: &'static str, takes: lane::Takes, written: &Written, shown: &Shown
     }
 }
 
-/// That of the greatest rate that is no more than `rate`, or else of the least there is.
+/// Backlog of the greatest rate that is no more than `rate`, or else of the least rate.
 fn backlog(backlogs: &[Backlog], rate: f64) -> Backlog {
     let slower = backlogs.iter().rfind(|backlog| backlog.rate <= rate);
     slower.or(backlogs.first()).copied().unwrap_or_default()

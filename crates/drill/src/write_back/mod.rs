@@ -1,11 +1,11 @@
-//! What is drilled of write-back volumes: the devices of their logs, the controllers of these,
-//! and the way to their origins.
+//! Drills of write-back volumes: the devices of their logs, the controllers of these, and the way
+//! to their origins.
 //!
 //! Each volume is as its configuration has it (order, journal, limits, controllers), on small
-//! drives of the drill's own: one for each device, and one for each array that is a part of it.
-//! Its pool takes everything, so that its reads need no origin.
+//! drives of the drill's own. Each device has one drive, and so has each array that is a part of
+//! the volume. The volume's pool takes everything, so that its reads need no origin.
 //!
-//! Not here: doors, and volumes of other modes.
+//! Not here: frontends, and volumes of other modes.
 
 mod play;
 mod real;
@@ -28,28 +28,28 @@ use std::path::Path;
 use std::time::Duration;
 use writelog::Cleaning;
 
-/// How long a device of a log may take before it is lost, and as so many of the longest hits of
-/// the pool (`docs/write-back.md`, Losses).
+/// Time limits of a log device before it is lost, the second as a number of the longest hits of the
+/// pool (`docs/write-back.md`, Losses).
 const ANSWER_MAX: Nanos = Nanos::from_secs(5);
 const ANSWER_HITS: u64 = 10;
-/// How long what was pulled of a log stays away.
+/// Time that pulled log devices stay away.
 const AWAY: Nanos = Nanos::from_secs(3);
-/// How much longer than anybody may wait an origin stays away.
+/// Time that an origin stays away beyond the longest permitted wait.
 const LONGER: Nanos = Nanos::from_secs(1);
-/// An origin is away for this part of `max_lag` at most: it is sought for as long as it was away,
-/// and from a half on writes would wait.
+/// An origin is away for this part of `max_lag` at most. The search for the origin lasts as long as
+/// its absence, and from a half of `max_lag` on writes would wait.
 const AWAY_PART: u64 = 4;
-/// `dirty_max` is so many times what clients write at the least, for the same reason.
+/// Least `dirty_max`, in multiples of the data that clients write, for the same reason.
 const DIRTY_TIMES: u64 = 2;
 
 const ORIGIN_MIB: u64 = 12;
-/// Of these, what is only read: a whole region of the pool's write-intent bitmap.
+/// The part of the origin that is only read: a whole region of the pool's write-intent bitmap.
 const QUIET_MIB: u64 = 4;
-/// What clients write while an origin is away, twice.
+/// Twice the data that clients write while an origin is away.
 const LOG_MIB: u64 = 128;
 const JOURNAL_MIB: u64 = 32;
-/// Of a pool device, for all but lines; and so many parts of four of all content are lines of a
-/// pool, so that each of its devices has some.
+/// Room on a pool device for all but lines, and the lines of a pool in quarters of all content, so
+/// that each pool device has some.
 const POOL_MIB: u64 = 1;
 const LINES: u64 = 5;
 
@@ -60,7 +60,7 @@ const HABIT: Habit = Habit {
     quiet_blocks: (QUIET_MIB << 20) / BLOCK_BYTES as u64,
 };
 
-/// What a drive is for.
+/// Purpose of a drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
     Origin,
@@ -77,22 +77,23 @@ pub(super) struct Volumes {
     drives: BTreeMap<Name, Part>,
 }
 
-/// What happens.
+/// Kind of a loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Loss {
     /// Drives are pulled.
     Drives,
-    /// What is asked of an origin is not answered, until it is back.
+    /// Requests to an origin get no answer, until the origin is back.
     Path,
 }
 
-/// Something to lose.
+/// A loss to play.
 #[derive(Clone, Debug)]
 pub(super) struct Scenario {
     pub(super) name: String,
     pub(super) side: String,
     pub(super) loss: Loss,
-    /// One after the other, each once what the one before left owed is at the origin.
+    /// Drives lost one step after the other, each once the origin has the dirty data of the step
+    /// before.
     pub(super) steps: Vec<Vec<Name>>,
 }
 
@@ -104,7 +105,7 @@ pub(super) struct Cell {
 }
 
 impl Volumes {
-    /// Those of a configuration that agrees with itself.
+    /// Takes the write-back volumes of a configuration that agrees with itself.
     pub(super) fn new(config: Config) -> Volumes {
         let volumes = config.volumes.iter();
         let volumes = volumes.filter(|v| v.in_force() == VolumeMode::WriteBack);
@@ -129,7 +130,7 @@ impl Volumes {
         all
     }
 
-    /// Whether there is none.
+    /// Tests for no volumes.
     pub(super) fn is_empty(&self) -> bool {
         self.volumes.is_empty()
     }
@@ -174,8 +175,8 @@ impl Volumes {
         each.max().unwrap_or(ANSWER_MAX)
     }
 
-    /// The longest that a request may take: until a device of a log is lost; and then until the
-    /// origin has what it is owed, which is what it takes within `max_lag`.
+    /// The longest time that a request may take: until a log device is lost, and then until all
+    /// dirty data is written back. The write-back takes `max_lag` at most.
     pub(super) fn limit(&self, loss: Loss) -> Nanos {
         let lag = self.volumes.iter().map(|v| nanos(v.max_lag.value)).max();
         match loss {
@@ -184,7 +185,7 @@ impl Volumes {
         }
     }
 
-    /// How long what is lost last stays away.
+    /// Time that the drives lost last stay away.
     pub(super) fn away(&self, loss: Loss) -> Nanos {
         match loss {
             Loss::Drives => AWAY,
@@ -192,7 +193,7 @@ impl Volumes {
         }
     }
 
-    /// What there is to run, and a sentence for each that would stop a volume as it is made.
+    /// The scenarios to run, and a sentence for each that would stop a volume by design.
     pub(super) fn scenarios(&self) -> (Vec<Scenario>, Vec<String>) {
         let (mut run, mut not_run) = (Vec::new(), Vec::new());
         let side = |name: &Name| domain(&self.config, name);
@@ -251,7 +252,7 @@ impl Volumes {
         drives.map(|(name, _)| name).collect()
     }
 
-    /// Why clients of `volume` would wait for an origin that is away.
+    /// The reason why clients of `volume` would wait for an origin that is away.
     fn cannot_wait(&self, volume: &Volume) -> Option<String> {
         if self.pool(volume).devices.value.is_empty() {
             return Some("its pool has no device for what is read".into());
@@ -333,7 +334,7 @@ impl Volumes {
     }
 }
 
-/// The device of its journal, if it has one.
+/// The device of the volume's journal, if there is one.
 fn journal(volume: &Volume) -> Option<&Name> {
     let journaled = volume.write_back.value == Cleaning::Journaled;
     let journal = volume.journal.as_ref().filter(|_| journaled);

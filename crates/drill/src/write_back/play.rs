@@ -1,4 +1,4 @@
-//! The script of a cell of a write-back volume, in whichever world it is played.
+//! The script of a cell of a write-back volume, in whichever world the cell is played.
 //!
 //! Invariant: a cell in which nothing was lost, or nothing was written meanwhile, is an error and
 //! no success.
@@ -10,13 +10,13 @@ use crate::play::{BEFORE, SETTLE_MAX, rates};
 use crate::row::{Detail, Row, to_message};
 use block::{BoxDevice, Env, Nanos, Timer};
 
-/// How often it is looked how volumes stand.
+/// Interval of looks at the state of volumes.
 const LOOK: Nanos = Nanos::from_millis(50);
-/// How long a client's read may be under way that needs the origin.
+/// Time limit of a client's read that needs the origin.
 const ENDED: Nanos = Nanos::from_millis(500);
-/// What is on its way to a log when nothing is owed any more.
+/// Time limit of the last work for a log when no data is dirty any more.
 const ON_ITS_WAY: Nanos = Nanos::from_millis(200);
-/// How often all is read until the pool has it.
+/// Most readings of all content until the pool has it.
 const WARMINGS: usize = 20;
 
 /// The world that a drill of write-back volumes runs in.
@@ -26,20 +26,20 @@ pub(super) trait Site {
     /// Gives all of them back.
     async fn give_back(&self) -> Result<(), String>;
     async fn standing(&self) -> Result<Standing, String>;
-    /// Ends the daemon in order; what each volume's origin holds by itself then.
+    /// Ends the daemon in order; returns the content of each volume's origin by itself.
     async fn stop(&self) -> Result<Vec<Vec<u8>>, String>;
-    /// Starts it again; its volumes.
+    /// Starts the daemon again; returns its volumes.
     async fn start(&self) -> Result<Vec<BoxDevice>, String>;
 }
 
-/// Waits for how volumes stand.
+/// Waits for a state of the volumes.
 struct Watch<'a, S> {
     timer: &'a Timer,
     site: &'a S,
 }
 
 impl<S: Site> Watch<'_, S> {
-    /// Whether it is so in time.
+    /// Waits for a state; returns false after the time limit.
     async fn reaches(&self, is_so: impl Fn(&Standing) -> bool) -> Result<bool, String> {
         let since = self.timer.now();
         loop {
@@ -58,7 +58,7 @@ impl<S: Site> Watch<'_, S> {
         }
     }
 
-    /// Until origins have all that was written before `at`, though clients write.
+    /// Waits until origins have all data written before `at`, though clients write.
     async fn until_carried(&self, what: &str, at: Nanos) -> Result<(), String> {
         let carried = |s: &Standing| s.lag_s < (self.timer.now() - at).as_secs_f64();
         self.until(what, carried).await

@@ -1,5 +1,5 @@
-//! A drill of write-back volumes on this machine: a daemon whose SSDs are loop devices that lose
-//! the file system under them, and whose origin is a server that is killed or stopped.
+//! A drill of write-back volumes on this machine. The daemon's SSDs are loop devices that lose the
+//! file system under them; its origin is a server that is killed or stopped.
 
 use super::play::{Site, play};
 use super::standing::Standing;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use uring::UringDriver;
 
-/// How long it may take until all volumes are served.
+/// Time limit until all volumes are served.
 const SERVED_MAX: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -31,7 +31,7 @@ pub struct Stage {
     daemon: Option<Daemon>,
 }
 
-/// What stands for a drive: a log has its devices in this machine.
+/// The stand-in for a drive: a log has its devices in this machine.
 fn kind_of(part: Part, kind: Kind) -> Kind {
     match part {
         Part::Origin => kind,
@@ -74,7 +74,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Starts the daemon; returns once it serves every volume.
+    /// Starts the daemon; returns once the daemon serves every volume.
     fn start(&mut self) -> Result<(), String> {
         self.daemon = Some(Daemon::start(&self.program, &self.directory)?);
         let began = Instant::now();
@@ -110,7 +110,7 @@ impl Stage {
         match job {
             Job::Lose(step) => {
                 for name in &scenario.steps[step] {
-                    // A loop device that is killed comes back as another, which no open origin does.
+                    // A loop device that is killed comes back as another, unlike any open origin.
                     if self.is_stopped(scenario.loss) {
                         self.drives[name].stop()?;
                     } else if let Some(drive) = self.drives.remove(name) {
@@ -146,7 +146,7 @@ impl Stage {
     }
 }
 
-/// What the thread with the drives is to do for the one with the clients.
+/// Jobs of the thread with the drives, for the thread with the clients.
 enum Job {
     Lose(usize),
     GiveBack,
@@ -161,7 +161,7 @@ enum Answer {
     Origins(Vec<Vec<u8>>),
 }
 
-/// The other thread, as the script sees it.
+/// The other thread, in the view of the script.
 struct Other {
     local: Local<UringDriver>,
     remote: Remote<Job, Answer>,

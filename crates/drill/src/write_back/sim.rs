@@ -11,23 +11,23 @@ use simnode::modelled::{self, Daemon, Modelled};
 use simnode::{Machine, run_alone};
 use std::path::Path;
 
-/// What origins and journals are, and what logs and pools are on.
+/// Models of the drives: of origins and journals, and of logs and pools.
 const DISK: &str = "ST3500320AS";
 const FLASH: &str = "X25-E";
 /// Buffers of the simulated daemon.
 const BUFFER_BYTES: usize = 64 << 20;
 
-/// Which byte a canary alters.
+/// Place of the byte that a canary alters.
 const ALTERED: usize = 5_000_000;
 
 fn path(drive: &str) -> String {
     format!("/simulated/{drive}")
 }
 
-/// What is made to go wrong.
+/// Faults to inject.
 #[derive(Clone, Copy, Default)]
 struct Canary {
-    /// The origin acknowledges this write of all, counted from 1, and loses it.
+    /// Number of the write, counted from 1, that the origin acknowledges and loses.
     dropped: Option<u64>,
     /// A byte of the content of the origin by itself is another.
     altered: bool,
@@ -99,7 +99,7 @@ struct Bench {
     cell: Cell,
     canary: Canary,
     daemon: Daemon,
-    /// Of each volume.
+    /// Origin of each volume.
     origins: Vec<Medium>,
 }
 

@@ -1,23 +1,23 @@
-//! How the volumes of a drill stand, of a status.
+//! The state of the volumes of a drill, from a status.
 
 use super::{Part, Volumes};
 use crate::play::Counts;
 use cache::Counter;
 use control::status::Status;
 
-/// How all volumes stand.
+/// State of all volumes.
 pub(super) struct Standing {
-    /// Both devices of each log and all of the pools take part.
+    /// True if both devices of each log and all devices of the pools take part.
     pub(super) whole: bool,
-    /// Some log goes without a device.
+    /// True if some log runs without a device.
     pub(super) lost: bool,
-    /// Bytes that origins do not have yet.
+    /// Dirty bytes.
     pub(super) owed: u64,
-    /// The age of the oldest of them.
+    /// Age of the oldest dirty byte, in seconds.
     pub(super) lag_s: f64,
     /// Blocks that clients' reads did not find in a pool.
     pub(super) missed: u64,
-    /// What the drives have done.
+    /// Requests of the drives so far.
     pub(super) counts: Counts,
 }
 

@@ -1,5 +1,5 @@
-//! What was printed of the curves, in the terms of the source: ninths of the run, which are ten
-//! minutes each.
+//! The published figures of the curves, in the terms of the source: ninths of the run, which are
+//! ten minutes each.
 
 use crate::verdict::Outcome;
 use crate::visitors::{Curve, Tally};
@@ -23,8 +23,8 @@ impl Ninths<'_> {
         self.over(8, 9)
     }
 
-    /// When a page rate is first within 5 % of that at the end, as the mean of `WINDOW`
-    /// points around it; in minutes, of 90.
+    /// Time at which the page rate, as the mean of `WINDOW` points around it, is first within 5 %
+    /// of the rate at the end; in minutes, of 90.
     fn settles(&self) -> f64 {
         const WINDOW: usize = 5;
         let (sum, s) = self.end();
@@ -37,7 +37,7 @@ impl Ninths<'_> {
     }
 }
 
-/// How many times better than `before` each measurement is: pages, bytes, the responses of a
+/// Improvement over `before` of each measurement, as a factor: pages, bytes, the responses of a
 /// page and of a request, and the first byte.
 fn gains((now, now_s): (Tally, f64), (before, before_s): (Tally, f64)) -> [f64; 5] {
     [
@@ -49,7 +49,7 @@ fn gains((now, now_s): (Tally, f64), (before, before_s): (Tally, f64)) -> [f64; 
     ]
 }
 
-/// What was printed, from the curves.
+/// Sets the published figures, from the curves.
 pub(super) fn compare(measured: &mut Outcome) {
     let curves = std::mem::take(&mut measured.curves);
     let of = |name: &str| {
@@ -113,7 +113,7 @@ mod tests {
         }
     }
 
-    /// A rate that rises in a line to a plateau is within 5 % of it at 0.95 of the rise.
+    /// A rate that rises in a line to a plateau is within 5 % of the plateau at 0.95 of the rise.
     #[test]
     fn a_climb_ends_where_it_comes_near_the_plateau() {
         for end in [20.0, 60.0, 75.0] {

@@ -1,8 +1,8 @@
-//! What was printed of the tables as a whole, in words and as what follows from them.
+//! Published statements about the tables as a whole, in words and as consequences.
 
 use crate::verdict::Values;
 
-/// Adds it to what the tables hold.
+/// Adds the statements to the values of the tables.
 pub fn claims(values: &mut Values) {
     let of = |name: &str, measure: &str| values[&format!("{name}.{measure}")];
     let rate = |name: &str| of(name, "tps");
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
     use crate::redskin::figures;
 
-    /// The printed tables give the printed words: what is claimed is worked out as the source did.
+    /// The printed tables give the printed words: claims are computed as in the source.
     #[test]
     fn of_the_printed_tables_the_claims_are_those_that_were_printed() {
         let mut printed = figures().printed;
@@ -47,7 +47,7 @@ mod tests {
             .filter(|figure| figure.matches('.').count() != 3)
         {
             let error = row(figure).error_percent(values[figure]).abs();
-            // "About 10 times" is not what the tables say.
+            // "About 10 times" does not agree with the tables.
             let most = if figure == "gain.words" { 35.0 } else { 5.0 };
             assert!(error < most, "{figure}: {} ", values[figure]);
         }

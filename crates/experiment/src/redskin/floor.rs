@@ -9,11 +9,11 @@ use block::Nanos;
 /// The server's processor for a request, fitted to the rate of one flash drive: see
 /// `figures/redskin.toml`.
 pub const FITTED: Nanos = Nanos::from_micros(95);
-/// Of what the tables hold, what is worked out for it.
+/// The list and drive with times to the first byte for the lower floor.
 const OF_FLASH_BY_THE_HOUR: &str = "hour.x25-e";
 
-/// Adds what the tables would hold with it in place of `processor`, as `floor.` and the figure's
-/// name.
+/// Adds the values of the tables with the fitted floor in place of `processor`, as `floor.` and the
+/// figure's name.
 pub fn with_lower_floor(values: &mut Values, processor: Nanos) {
     let less_ms = (processor.0 - FITTED.0) as f64 / 1e6;
     let lower = |(name, value): (&String, &f64)| {

@@ -1,11 +1,11 @@
-//! What the model is made of, part by part.
+//! The parts of the model.
 
 use super::scale::Scale;
 use crate::ablation::Part;
 use crate::replay::Client;
 use block::Nanos;
 
-/// What can be left out of the model.
+/// The parts of the model that can be left out.
 pub const PARTS: [Part<Scale>; 7] = [
     Part {
         name: "the server's processor time",

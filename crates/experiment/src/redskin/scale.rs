@@ -1,22 +1,22 @@
-//! What is run, and how much of it: what was not printed of the server, and of the client.
+//! Size and parameters of a run: the unpublished parameters of the server, and of the client.
 
 use crate::replay::Client;
 use block::Nanos;
 
 /// Files of the site, fitted: see `figures/redskin.toml`.
 const FILES: u32 = 5_400_000;
-/// Zipf's exponent, of the middle of what was observed.
+/// Zipf's exponent, from the middle of the observed range.
 const EXPONENT: f64 = 0.8;
 /// Pages of 7 GiB.
 const MEMORY_PAGES: u32 = 7 << 18;
 /// The server's processor for a request.
 pub const PROCESSOR: Nanos = Nanos::from_micros(200);
-/// What the load tool takes for itself, fitted: see `figures/redskin.toml`.
+/// Time of the load tool itself, fitted: see `figures/redskin.toml`.
 const CLIENT: Client = Client {
     answer: Nanos::from_micros(171),
     between: Nanos::from_micros(41),
 };
-/// What is run, and how much of it.
+/// Size and parameters of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Scale {
     /// Files of the site.
@@ -25,26 +25,26 @@ pub struct Scale {
     pub exponent: f64,
     /// The server's processor for a request.
     pub processor: Nanos,
-    /// What the client takes for itself.
+    /// Time of the client itself.
     pub client: Client,
-    /// Whether the way takes its time.
+    /// True to model the time of the network.
     pub has_way: bool,
-    /// Whether directories and inodes are read.
+    /// True to read directories and inodes.
     pub has_metadata: bool,
-    /// Whether the server writes a log to the disks.
+    /// True if the server writes a log to the disks.
     pub has_log: bool,
-    /// Whether the disks' heads are where the start of the node has left them.
+    /// True if the disks' heads are where the start of the node has left them.
     pub heads_far: bool,
     /// Memory for pages.
     pub memory_pages: u32,
-    /// How large the X25-M is, in percent of its part.
+    /// Size of the X25-M, in percent of its part.
     pub flash_percent: u64,
     /// Requests of each list are divided by this.
     pub divisor: u32,
 }
 
 impl Scale {
-    /// As it was published.
+    /// The published size.
     pub const FULL: Scale = Scale {
         files: FILES,
         exponent: EXPONENT,
@@ -76,7 +76,7 @@ impl Scale {
         if quick { Scale::QUICK } else { Scale::FULL }
     }
 
-    /// What choices are tried on.
+    /// The size on which choices are tried.
     pub const fn load(quick: bool) -> Scale {
         if quick { Scale::QUICK } else { Scale::part(10) }
     }

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 /// One run to draw.
 pub struct Series<'a> {
-    /// What the legend calls it.
+    /// Name in the legend.
     pub name: &'a str,
-    /// Its visits.
+    /// Visits of the run.
     pub visits: &'a [Visit],
 }
 

@@ -1,11 +1,11 @@
-//! What the demonstration asks of the machine: tools, root, FUSE and loop.
+//! Requirements of the demonstration on the machine: tools, root, FUSE and loop.
 
 use crate::Failure;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use testbed::tools;
 
-/// A tool and the Debian package that holds it.
+/// Tools, and the Debian packages that hold them.
 const TOOLS: [(&str, &str); 6] = [
     ("nginx", "nginx-light"),
     ("nbdfuse", "libnbd-bin"),
@@ -49,7 +49,7 @@ const GROUP: &str = "hotset-demo-";
 fn remove_left(root: &Path) {
     for group in std::fs::read_dir(root).into_iter().flatten().flatten() {
         if group.file_name().to_string_lossy().starts_with(GROUP) {
-            // It fails for one with a process in it.
+            // The removal fails for a group with a process inside.
             let _ = std::fs::remove_dir(group.path());
         }
     }

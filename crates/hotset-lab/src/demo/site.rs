@@ -22,7 +22,7 @@ pub struct Site {
 
 /// Files in one directory, as a site of this size would have.
 const FILES_PER_DIRECTORY: u32 = 100;
-/// As cameras and web pages have it.
+/// A usual quality of cameras and web pages.
 const JPEG_QUALITY: u8 = 92;
 
 impl Site {
@@ -127,7 +127,7 @@ fn put(root: &Path, path: &str, bytes: &[u8]) -> io::Result<u64> {
 mod tests {
     use super::*;
 
-    /// Of an image, which is decoded whole.
+    /// Width of an image, which is decoded whole.
     fn width(path: &Path) -> usize {
         let file = io::BufReader::new(fs::File::open(path).unwrap());
         if path.extension().is_some_and(|ending| ending == "png") {

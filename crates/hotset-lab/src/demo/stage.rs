@@ -1,4 +1,4 @@
-//! One set-up: the daemon, its export mounted, nginx on it. Taken down again
+//! One set-up: the daemon, its export mounted, nginx on the mount. All parts are taken down again
 //! however the run ends.
 
 use super::host::MemoryGroup;
@@ -16,12 +16,11 @@ use testbed::attached::Attached;
 use testbed::mounted::Mounted;
 use testbed::tools::{bound, run, tool};
 
-/// What nginx and its page cache may take: a small part of the site, as the
-/// memory of a real server is of its data.
+/// Memory of nginx and its page cache: a small part of the site, as in a real server.
 const MEMORY_BYTES: u64 = 48 << 20;
 const READY_MAX: Duration = Duration::from_secs(20);
 
-/// The parts, in the order in which they are taken down.
+/// The parts, in the order of the take-down.
 pub struct Stage {
     nginx: Option<Child>,
     group: Option<MemoryGroup>,
@@ -53,12 +52,12 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Where the site is served.
+    /// URL of the site.
     pub fn base(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// What the daemon says.
+    /// The daemon's status.
     pub fn status(&self) -> Result<Status, Failure> {
         let mut client = Client::connect(&self.control).map_err(Failure::runtime)?;
         client.status().map_err(Failure::runtime)
@@ -144,7 +143,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Takes everything down and reports what could not be.
+    /// Takes everything down and reports the parts that could not be.
     pub fn strike(mut self) -> Result<(), Failure> {
         self.take_down()
     }
@@ -179,7 +178,7 @@ fn free_port() -> Result<u16, Failure> {
     Ok(listener.local_addr().map_err(Failure::runtime)?.port())
 }
 
-/// Waits until `ready`; if it never is, prints what the log says.
+/// Waits until `ready`; prints the log if the time runs out.
 fn wait(what: &str, log: &Path, ready: impl Fn() -> bool) -> Result<(), Failure> {
     let start = Instant::now();
     while !ready() {
@@ -195,7 +194,7 @@ fn wait(what: &str, log: &Path, ready: impl Fn() -> bool) -> Result<(), Failure>
     Ok(())
 }
 
-/// Ends a process by SIGTERM and waits for it.
+/// Ends a process by SIGTERM and waits for its end.
 fn end(mut child: Child) -> Result<(), Failure> {
     // SAFETY: the process is our child and has not been waited for.
     unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };

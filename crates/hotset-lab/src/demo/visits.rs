@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-/// What visitors do.
+/// Plan of the visits.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The site.
@@ -20,18 +20,18 @@ pub struct Plan {
     pub pages: Vec<u32>,
     /// Visitors at the same time.
     pub visitors: usize,
-    /// Where the site is served, such as `http://127.0.0.1:8080`.
+    /// URL of the site, such as `http://127.0.0.1:8080`.
     pub base: String,
 }
 
-/// One page with its images, as a visitor saw it.
+/// One page with its images, in the view of a visitor.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Visit {
-    /// When the page was there in full, since the run began.
+    /// Time at which the page was there in full, since the run began.
     pub at: Duration,
-    /// From the first request to the last byte.
+    /// Time from the first request to the last byte.
     pub page: Duration,
-    /// From the request for the HTML to the first byte of its answer.
+    /// Time from the request for the HTML to the first byte of its answer.
     pub first_byte: Duration,
     /// Bytes of HTML and images.
     pub bytes: u64,
@@ -57,8 +57,8 @@ pub fn pages(site: &Site, count: usize, skew: f64, seed: u64) -> Vec<u32> {
     (0..count).map(|_| draw(&mut rng)).collect()
 }
 
-/// Loads every page of the plan, reporting each to `seen`. Ends at the first
-/// failed request, naming it.
+/// Loads every page of the plan, reporting each to `seen`. Ends at the first failed request; the
+/// error names the request.
 pub fn run(plan: &Plan, seen: &Sender<Visit>) -> io::Result<Duration> {
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(None);
@@ -119,7 +119,7 @@ fn get(agent: &ureq::Agent, base: &str, path: &str) -> io::Result<(u64, Duration
     }
 }
 
-/// What a run of visits came to.
+/// Result of a run of visits.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Summary {
     /// Pages a second.
@@ -135,7 +135,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of visits over `span`; `None` without a visit.
+    /// Sums up visits over `span`; `None` without a visit.
     pub fn of(visits: &[Visit], span: Duration) -> Option<Summary> {
         let sorted = |of: fn(&Visit) -> Duration| {
             let mut all: Vec<f64> = visits.iter().map(|v| of(v).as_secs_f64() * 1e3).collect();

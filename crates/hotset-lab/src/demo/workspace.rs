@@ -19,17 +19,17 @@ const SITE: Site = Site {
     images: 12_000,
 };
 
-/// Where everything is.
+/// Places of all files.
 pub struct Workspace {
-    /// All of it is below here.
+    /// Directory above all files.
     pub directory: PathBuf,
-    /// What is served.
+    /// The served site.
     pub site: Site,
     policy: String,
 }
 
 impl Workspace {
-    /// Makes what is missing in `directory`; the pool is under `policy`.
+    /// Makes the missing files in `directory`; the pool is under `policy`.
     pub fn prepare(directory: &Path, policy: &str) -> Result<Workspace, Failure> {
         fs::create_dir_all(directory).map_err(Failure::runtime)?;
         let directory = directory.canonicalize().map_err(Failure::runtime)?;

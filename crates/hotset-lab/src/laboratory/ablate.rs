@@ -16,7 +16,7 @@ use std::time::Instant;
 
 #[derive(Args)]
 pub struct Ablate {
-    /// Which: names of `hotset-lab list` but perc, or `all` of them
+    /// Experiments: names of `hotset-lab list` but perc, or `all` of them
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
     /// Show these figures, instead of those that the whole model misses
@@ -25,7 +25,8 @@ pub struct Ablate {
     /// Print all figures as JSON
     #[arg(long)]
     json: bool,
-    /// Keep what each comes to in this directory, made if missing; what is there is not run again
+    /// Keep the results in this directory, made if missing; results that are there are not run
+    /// again
     #[arg(long, value_name = "DIRECTORY")]
     out: Option<PathBuf>,
     /// Run a small part, in seconds: too little to judge by
@@ -34,7 +35,7 @@ pub struct Ablate {
     /// The first seed
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// How many seeds
+    /// Number of seeds
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100))]
     seeds: u64,
 }
@@ -93,7 +94,7 @@ pub fn run(command: &Ablate) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs the whole model, and without each part, with every seed; keeps what they came to.
+/// Runs the whole model, and without each part, with every seed; keeps the results.
 fn ablate(command: &Ablate, experiment: &Experiment) -> Result<Ablated, Failure> {
     let begun = Instant::now();
     let (name, parts) = (experiment.name, (experiment.parts)());

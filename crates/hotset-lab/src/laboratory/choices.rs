@@ -17,13 +17,14 @@ use std::time::Instant;
 
 #[derive(Args)]
 pub struct Choices {
-    /// Which experiments, or `all` of them
+    /// Names of experiments, or `all` of them
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// Print all of it as JSON
+    /// Print all results as JSON
     #[arg(long)]
     json: bool,
-    /// Keep what each comes to in this directory, made if missing; what is there is not run again
+    /// Keep the results in this directory, made if missing; results that are there are not run
+    /// again
     #[arg(long, value_name = "DIRECTORY")]
     out: Option<PathBuf>,
     /// Run a small part, in seconds: too little to judge by
@@ -39,7 +40,7 @@ pub struct Choices {
     /// The first seed
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// How many seeds
+    /// Number of seeds
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     seeds: u64,
 }
@@ -111,7 +112,7 @@ fn table(rows: &[Row]) -> Table {
     table
 }
 
-/// What each of `choices` comes to, seed by seed.
+/// The results of each of `choices`, seed by seed.
 fn came_to(
     command: &Choices,
     experiment: &Experiment,
@@ -155,7 +156,7 @@ fn try_some(command: &Choices, experiments: &[&Experiment]) -> Result<(), Failur
     Ok(())
 }
 
-/// Runs every choice with every seed, and keeps what they came to.
+/// Runs every choice with every seed, and keeps the results.
 fn try_all(command: &Choices, experiment: &Experiment) -> Result<Tried, Failure> {
     let name = experiment.name;
     let begun = Instant::now();

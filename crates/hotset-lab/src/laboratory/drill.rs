@@ -8,7 +8,7 @@ use command::drill::Asked;
 pub struct Drill {
     #[command(flatten)]
     asked: Asked,
-    /// Draws what the simulator leaves open
+    /// Seed of the simulator's choices
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
 }

@@ -1,4 +1,4 @@
-//! By what a result can be made again: a command, and the commit of the program.
+//! Origin of a result, to make it again: a command, and the commit of the program.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ pub fn again(name: &str, quick: bool, seed: u64, seeds: Option<u64>) -> String {
     format!("hotset-lab run {name}{quick} --seed {seed}{seeds}")
 }
 
-/// The commit of the tree that this program is in, if it is in one.
+/// The commit of the tree around this program, if there is one.
 pub fn commit() -> String {
     let ask = || {
         let program = std::env::current_exe().ok()?;

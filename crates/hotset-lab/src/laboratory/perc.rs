@@ -10,14 +10,14 @@ use lab::perc::{self, POINT_HEAD, Place, Point, Report};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// The name under which it is run.
+/// The experiment's name.
 pub const NAME: &str = "perc";
-/// Where its figures were printed.
+/// Publication of the figures.
 pub const SOURCE: &str =
     "Demartek, Dell PERC H710P controllers mirrored, March 2014: text and captions";
-/// The commit whose arrays are run, of blind rows.
+/// The commit with the arrays of the runs, for blind rows.
 const ENGINE: &str = "98ed6d5";
-/// Memory, and about how long it takes.
+/// Memory, and about the time of a run.
 pub const NEEDS: &str = "600 MB; 2 minutes";
 
 /// The sweep on this machine.
@@ -50,7 +50,8 @@ pub fn real(command: &Perc) -> Result<(), Failure> {
     }
 }
 
-/// Runs it in virtual time: as every experiment is kept, and all that was measured.
+/// Runs the experiment in virtual time; returns the form in which every experiment is kept, and all
+/// measurements.
 pub fn run(seed: u64, quick: bool, done: &dyn Fn(&str)) -> Result<(Finished, Report), Failure> {
     let begun = Instant::now();
     let named = |part: &str| done(&format!("{NAME}: {part}"));

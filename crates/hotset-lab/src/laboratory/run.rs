@@ -21,13 +21,14 @@ pub const EVERY: &str = "all";
 
 #[derive(Args)]
 pub struct Run {
-    /// Which: names of `hotset-lab list`, or `all`
+    /// Experiments: names of `hotset-lab list`, or `all`
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// Print the rows as JSON; of perc alone all that was measured
+    /// Print the rows as JSON; of perc alone all measurements
     #[arg(long)]
     json: bool,
-    /// Keep what each comes to in this directory, made if missing; what is there is not run again
+    /// Keep the results in this directory, made if missing; results that are there are not run
+    /// again
     #[arg(long, value_name = "DIRECTORY")]
     out: Option<PathBuf>,
     /// Run a small part, in seconds: too little to judge by
@@ -36,7 +37,7 @@ pub struct Run {
     /// The first seed, which draws files, requests, users and the spindles' phases
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// How many seeds, instead of as many as each has by itself; perc takes one
+    /// Number of seeds, instead of each experiment's own; perc takes one
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
     seeds: Option<u64>,
     /// perc alone: the sweep by fio through a daemon on files here, 2 GB, overwritten
@@ -69,7 +70,7 @@ pub fn list() -> Result<(), Failure> {
     Ok(())
 }
 
-/// What can be named.
+/// A named experiment.
 enum Which {
     Published(&'static Experiment),
     Perc,
@@ -91,8 +92,8 @@ impl Which {
     }
 }
 
-/// The experiments called `names`, each once, perc first: it has one long seed, beside which
-/// the others run.
+/// The experiments called `names`, each once, perc first: perc has one long seed, and the others
+/// run beside.
 fn which(names: &[String]) -> Result<Vec<Which>, Failure> {
     let every = || {
         [Which::Perc]
@@ -185,22 +186,22 @@ pub fn progress(json: bool) -> impl Fn(&str) + Sync {
 struct Asked {
     which: Which,
     seeds: u64,
-    /// When its first seed began.
+    /// Time at which the first seed began.
     begun: OnceLock<Instant>,
-    /// What each seed came to, by its place.
+    /// Results of the seeds, by their place.
     ended: Mutex<BTreeMap<u64, Outcome>>,
     finished: Mutex<Option<Finished>>,
 }
 
 impl Asked {
-    /// Whether it has not ended.
+    /// Tests for an experiment that has not ended.
     fn is_left(&self) -> bool {
         self.finished.lock().expect("nobody panics").is_none()
     }
 }
 
-/// Runs every seed of what has not ended before, as many at a time as there are processors;
-/// nothing more is begun after a failure.
+/// Runs every seed of the experiments that have not ended before, as many at a time as there are
+/// processors; nothing more is begun after a failure.
 fn run_asked(command: &Run, asked: &[Asked], alone: bool) -> Result<(), Failure> {
     let left = asked.iter().filter(|asked| asked.is_left());
     let jobs: Vec<(&Asked, u64)> = left
@@ -209,7 +210,7 @@ fn run_asked(command: &Run, asked: &[Asked], alone: bool) -> Result<(), Failure>
     by_side(&jobs, |(asked, n)| run_one(command, asked, *n, alone))
 }
 
-/// Runs one seed, and keeps what the experiment came to if it was the last.
+/// Runs one seed, and keeps the experiment's results if the seed was the last.
 fn run_one(command: &Run, asked: &Asked, n: u64, alone: bool) -> Result<(), Failure> {
     let begun = *asked.begun.get_or_init(Instant::now);
     let progress = progress(command.json);
@@ -254,7 +255,7 @@ fn run_one(command: &Run, asked: &Asked, n: u64, alone: bool) -> Result<(), Fail
     Ok(())
 }
 
-/// What the seeds of an experiment came to.
+/// Joins the results of an experiment's seeds.
 fn published(
     command: &Run,
     experiment: &Experiment,
@@ -314,7 +315,7 @@ fn show(all: &[Finished], json: bool) -> Result<(), Failure> {
 }
 
 fn table(rows: &[Row]) -> Table {
-    // The unit, what was asked, and the status.
+    // The unit, the tolerance, and the status.
     let mut table = Table::new(&report::ROW_HEAD).text(&[3, 5, 6]);
     for row in rows {
         table.row(report::cells(row));
@@ -322,7 +323,7 @@ fn table(rows: &[Row]) -> Table {
     table
 }
 
-/// Writes the report of what is in a directory into it.
+/// Writes the report of the results in a directory into the directory.
 pub fn write_report(command: &Report) -> Result<(), Failure> {
     let directory: &Path = &command.directory;
     store::ended(directory)?;

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Does `work` for each of so many variants with each of so many seeds: what each came to, by
+/// Does `work` for each of so many variants with each of so many seeds; returns the results by
 /// variant.
 pub fn each<T: Send>(
     variants: usize,

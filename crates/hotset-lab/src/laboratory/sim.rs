@@ -17,7 +17,7 @@ use command::traces::Input;
 use std::path::Path;
 use tracesim::{BELADY, Curve, Plan, Rank, Row, Source, chart, curves, ranks};
 
-/// How miss ratios are counted elsewhere.
+/// Line length of miss ratios elsewhere.
 const PLAIN_LINE_BYTES: u64 = 4096;
 
 pub fn run(command: &Sim) -> Result<(), Failure> {
@@ -51,7 +51,7 @@ pub fn run(command: &Sim) -> Result<(), Failure> {
     }
 }
 
-/// The rows as they are asked for.
+/// The rows in the form asked for.
 fn text(command: &Sim, rows: &[Row]) -> Result<String, Failure> {
     let (curves, ranks) = (curves(rows), ranks(rows));
     if command.json {

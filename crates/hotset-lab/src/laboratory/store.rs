@@ -1,6 +1,6 @@
-//! What experiments came to, a file each in a directory.
+//! Results of experiments, a file each in a directory.
 //!
-//! Invariant: a file under its own name is whole; what is being written has another name.
+//! Invariant: a file under its own name is whole; a file that is being written has another name.
 
 use crate::Failure;
 use experiment::finished::Finished;
@@ -21,10 +21,10 @@ pub fn prepare(directory: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Names what a run has begun, until it ends: what stays when it is killed.
+/// A note of the names that a run has begun, until its end: the note stays after a kill.
 pub struct Begun(PathBuf);
 
-/// Of how much of an experiment's flash choices are tried.
+/// Accepted shares of an experiment's flash on which choices are tried, in percent.
 pub const FLASH_PERCENT: RangeInclusive<u64> = 1..=400;
 
 const BEGUN: &str = "begun";
@@ -38,7 +38,7 @@ pub fn begin(directory: &Path, names: &[&str]) -> Result<Begun, Failure> {
 
 impl Drop for Begun {
     fn drop(&mut self) {
-        // It is no more than a note; without it a report names what is missing.
+        // The file is no more than a note; without the note a report names missing results.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -57,13 +57,13 @@ pub fn ended(directory: &Path) -> Result<(), Failure> {
     }
 }
 
-/// What `name` came to, if it is there, and where.
+/// Finds the results of `name`, and their place.
 pub fn find(directory: &Path, name: &str) -> Result<Option<(PathBuf, Finished)>, Failure> {
     let parse = |text: &str| Finished::parse(text).map(|f| (f.experiment.clone(), f));
     read(directory, name, name, parse)
 }
 
-/// What choices came to in `name` on so much of its flash, if it is there, and where.
+/// Finds the results of choices in `name` on so much of its flash, and their place.
 pub fn find_tried(
     directory: &Path,
     name: &str,
@@ -73,7 +73,7 @@ pub fn find_tried(
     read(directory, &tried(name, flash_percent), name, parse)
 }
 
-/// What choices came to in `name` on any part of its flash, the most first.
+/// Finds the results of choices in `name` on any part of its flash, the most first.
 pub fn all_tried(directory: &Path, name: &str) -> Result<Vec<Tried>, Failure> {
     let percents = FLASH_PERCENT.rev();
     let found = percents.map(|percent| find_tried(directory, name, percent));
@@ -85,7 +85,7 @@ pub fn all_tried(directory: &Path, name: &str) -> Result<Vec<Tried>, Failure> {
         .collect())
 }
 
-/// An error if what is at `path` is of another run than was asked for.
+/// Returns an error if the file at `path` is of another run than asked for.
 pub fn is_of(path: &Path, same: bool) -> Result<(), Failure> {
     match same {
         true => Ok(()),
@@ -96,7 +96,7 @@ pub fn is_of(path: &Path, same: bool) -> Result<(), Failure> {
     }
 }
 
-/// What the parts of `name` move, if it is there, and where.
+/// Finds the effect of the parts of `name`, and its place.
 pub fn find_ablated(directory: &Path, name: &str) -> Result<Option<(PathBuf, Ablated)>, Failure> {
     let parse = |text: &str| Ablated::parse(text).map(|a| (a.experiment.clone(), a));
     read(directory, &ablated(name), name, parse)
@@ -113,7 +113,7 @@ fn tried(name: &str, flash_percent: u64) -> String {
     }
 }
 
-/// Reads the file called `stem` if it is there, which `parse` knows to be of `name`.
+/// Reads the file called `stem`, if there is one. A file for another name than `name` is an error.
 fn read<T>(
     directory: &Path,
     stem: &str,
@@ -144,12 +144,12 @@ fn read<T>(
     }
 }
 
-/// Keeps what an experiment came to.
+/// Keeps the results of an experiment.
 pub fn keep(directory: &Path, finished: &Finished) -> Result<(), Failure> {
     write(directory, &finished.experiment, finished)
 }
 
-/// Keeps what choices came to.
+/// Keeps the results of choices.
 pub fn keep_tried(directory: &Path, came: &Tried) -> Result<(), Failure> {
     write(
         directory,
@@ -158,7 +158,7 @@ pub fn keep_tried(directory: &Path, came: &Tried) -> Result<(), Failure> {
     )
 }
 
-/// Keeps what the parts of an experiment move.
+/// Keeps the effect of the parts of an experiment.
 pub fn keep_ablated(directory: &Path, came: &Ablated) -> Result<(), Failure> {
     write(directory, &ablated(&came.experiment), came)
 }
@@ -168,7 +168,7 @@ fn write(directory: &Path, stem: &str, what: &impl serde::Serialize) -> Result<(
     replace(&directory.join(format!("{stem}.json")), text.as_bytes())
 }
 
-/// Puts a file with these bytes at `path`, or leaves what was there.
+/// Puts a file with these bytes at `path`, or leaves the old one there.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let part = path.with_extension("part");
     let write = || {
@@ -178,7 +178,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         fs::rename(&part, path)
     };
     write().map_err(|cause| {
-        // What could not be written is not left behind.
+        // A partial file is not left behind.
         let _ = fs::remove_file(&part);
         Failure::Runtime(format!(
             "{}: {cause}; make room, or choose another directory",

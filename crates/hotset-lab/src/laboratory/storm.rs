@@ -13,26 +13,26 @@ const LIVES_PER_MUTATION: u64 = 500;
 
 #[derive(Args)]
 pub struct Storm {
-    /// The first storm's seed; the next have the numbers after it
+    /// The first storm's seed; the next storms have the following numbers
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
     /// Begin no storm after this time; one takes a minute or so
     #[arg(long, value_name = "M", default_value_t = 1.0, value_parser = minutes)]
     minutes: f64,
-    /// At most so many storms
+    /// Number of storms at most
     #[arg(long, value_name = "N", default_value_t = u64::MAX)]
     storms: u64,
-    /// So many at a time
+    /// Number of storms at a time
     #[arg(long, value_name = "T", default_value_t = 1, value_parser = value_parser!(u64).range(1..=64))]
     threads: u64,
-    /// Where files go, 500 MB for each at a time; made if missing
+    /// Directory of files, 500 MB for each storm at a time; made if missing
     #[arg(long, value_name = "DIRECTORY", default_value = "var/storm")]
     directory: PathBuf,
-    /// Put each fault of this set into a copy of the tree in the current directory, and storm what
-    /// that makes for at most 500 lives
+    /// Put each fault of this set into a copy of the tree in the current directory, and storm the
+    /// program built from the copy for at most 500 lives
     #[arg(long, value_name = "FILE", conflicts_with_all = ["minutes", "storms", "json"])]
     mutations: Option<PathBuf>,
-    /// Let something happen that must be found
+    /// Inject a fault that must be found
     #[arg(long, hide = true, value_parser = canary)]
     canary: Option<Canary>,
     /// Print JSON

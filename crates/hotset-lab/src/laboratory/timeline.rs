@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 pub struct Timeline {
-    /// Draws what the simulator leaves open
+    /// Seed of the simulator's choices
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// Write a chart, as SVG

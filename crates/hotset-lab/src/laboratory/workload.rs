@@ -14,11 +14,11 @@ use trace::Format;
 
 #[derive(Args)]
 pub struct Workload {
-    /// Whose: an experiment of `hotset-lab list`
+    /// Name of the workload: an experiment of `hotset-lab list`
     name: String,
     /// The file to write: .hottrace, .parquet, .csv or .csv.zst
     file: PathBuf,
-    /// The form to write, if the file's ending does not name it
+    /// The form to write, if not given by the file's ending
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     to_format: Option<Format>,
     /// Replace the file if there is one

@@ -1,4 +1,4 @@
-//! What tests of `hotset` have, and the laboratory's program.
+//! The common parts of `hotset`'s tests, and the laboratory's program.
 
 #[path = "../../../hotset/tests/common/mod.rs"]
 mod hotset_tests;
@@ -6,7 +6,7 @@ mod hotset_tests;
 pub use hotset_tests::*;
 use std::process::Command;
 
-/// The laboratory's program; the daemons that it starts are of the `hotset` beside it, unless
+/// The laboratory's program; its daemons are those of the `hotset` beside the program, unless
 /// `HOTSET` names another.
 pub fn lab() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hotset-lab"));

@@ -1,4 +1,4 @@
-//! What an array adds to a request: 4 KiB on members that complete at once.
+//! Cost that an array adds to a request: 4 KiB on members that complete at once.
 
 use super::nop::{Nop, drive, instructions};
 use super::{Goal, Row, alone};
@@ -11,10 +11,10 @@ use std::rc::Rc;
 
 /// The chunk of striped levels.
 pub(super) const CHUNK: Sectors = Sectors(128);
-/// The requests stay inside so many blocks, whose regions are soon all marked.
+/// Number of blocks that the requests stay inside; their regions are soon all marked.
 const BLOCKS: u64 = 16384;
 
-/// An array of `level` over members that it overwrites.
+/// Creates an array of `level` over members, which are overwritten.
 pub(super) async fn over(env: &Env, level: Level, members: Vec<BoxDevice>) -> Array {
     let candidate = |device| Candidate::new(device, "controller");
     let plan = Plan {

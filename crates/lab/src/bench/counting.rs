@@ -4,7 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-/// Counts what it gives out.
+/// An allocator that counts the bytes given out.
 pub struct Counting(AtomicI64);
 
 impl Counting {

@@ -1,5 +1,5 @@
-//! The engine on a real disk, without NBD: 4 KiB hits beside fio's io_uring
-//! engine on the very file that is the pool, and under one policy beside another.
+//! The engine on a real disk, without NBD: 4 KiB hits beside fio's io_uring engine on the very file
+//! of the pool, and under one policy beside another.
 
 use super::fio::{self, Load};
 use super::hits::POLICIES;
@@ -15,16 +15,16 @@ use std::rc::Rc;
 use std::time::Duration;
 use uring::{DiskOptions, Options, Uring, UringDriver};
 
-/// What is cached: small enough to be warm in a second or two.
+/// Bytes of the cached volume: small enough to be warm in a second or two.
 const VOLUME_BYTES: u64 = 256 << 20;
-/// What is written of a pool before it is used: more than is ever cached in it.
+/// Bytes written to a pool before use: more than is ever cached there.
 const POOL_BYTES: u64 = 288 << 20;
-/// The rest of it has no room on the disk: what a policy does beside looking up
-/// depends on the size.
+/// The rest of the pool has no room on the disk: a policy's work beside looking up depends on the
+/// size.
 const POOL_SPARSE_BYTES: u64 = 26 << 30;
 const WARM_BYTES: usize = 256 << 10;
 
-/// What one run came to.
+/// Result of one run.
 #[derive(Clone, Copy)]
 struct Ours {
     iops: f64,
@@ -40,7 +40,7 @@ struct Round {
 /// A cache and its volume.
 type Subject = (Cache<Disk<UringDriver>>, Rc<Volume<Disk<UringDriver>>>);
 
-/// What every run does.
+/// Plan of every run.
 #[derive(Clone)]
 struct Plan {
     pools: [PathBuf; POLICIES.len()],
@@ -49,8 +49,8 @@ struct Plan {
     span: Duration,
 }
 
-/// Hits beside fio, and under one policy beside the other; `origin` is a file of at
-/// least 256 MiB, the pools are made: `pool` with each policy's name at its end.
+/// Measures hits beside fio, and under one policy beside the other. `origin` is a file of at least
+/// 256 MiB. The pools are made: `pool` with each policy's name at its end.
 pub fn rows(origin: &Path, pool: &Path, runs: usize, span: Duration) -> io::Result<Vec<Row>> {
     let pools = POLICIES.map(|policy| pool.with_extension(policy));
     for pool in &pools {
@@ -143,7 +143,7 @@ fn measure(origin: &Path, plan: Plan) -> io::Result<Vec<Vec<Round>>> {
     rounds.expect("nothing cuts its power")
 }
 
-/// A cache whose whole volume is resident.
+/// A cache with its whole volume resident.
 async fn warm(
     local: &Local<UringDriver>,
     pool: Disk<UringDriver>,

@@ -7,18 +7,18 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// What fio is asked to do.
+/// Load for fio.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// Operations in flight.
     pub depth: u64,
-    /// How long; with no time, once over everything.
+    /// Duration; zero means once over everything.
     pub span: Duration,
     /// Options beside the common ones.
     pub options: Vec<String>,
 }
 
-/// What fio measured of its reads, or of its writes if it read nothing.
+/// Results of fio's reads, or of its writes if there were no reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
     /// Operations.
@@ -42,8 +42,8 @@ impl Load {
         Load::direct_requests(("randread", 4096), depth, span)
     }
 
-    /// Direct requests of `block` bytes to a file or device, as
-    /// [`Load::random_reads`]; `rw` is fio's word for what they are.
+    /// Direct requests of `block` bytes to a file or device, as [`Load::random_reads`]; `rw` is
+    /// fio's word for their kind.
     pub fn direct_requests((rw, block): (&str, u64), depth: u64, span: Duration) -> Load {
         let options = [
             "--ioengine=io_uring",
@@ -66,8 +66,8 @@ impl Load {
         Load::nbd_requests(uri, bytes, ("randread", 4096), depth, span)
     }
 
-    /// Requests of `block` bytes on the first `bytes` of an NBD export; `rw` is
-    /// fio's word for what they are.
+    /// Requests of `block` bytes on the first `bytes` of an NBD export; `rw` is fio's word for
+    /// their kind.
     pub fn nbd_requests(
         uri: &str,
         bytes: u64,
@@ -111,8 +111,7 @@ pub fn run(path: &Path, load: &Load) -> io::Result<Measured> {
     run_load(&load)
 }
 
-/// Runs fio on what the options of `load` name; an operation that fails is an
-/// error.
+/// Runs fio on the target named in the options of `load`; a failed operation is an error.
 pub fn run_load(load: &Load) -> io::Result<Measured> {
     let mut command = Command::new("fio");
     command

@@ -1,4 +1,4 @@
-//! What the guest of `vm/` measures: hotset beside the caches of its kernel.
+//! Measurements of the guest of `vm/`: hotset beside the caches of its kernel.
 
 use super::Row;
 use std::io;
@@ -18,7 +18,7 @@ pub fn rows(script: &Path, hotset: &Path) -> io::Result<Vec<Row>> {
         return Err(explain(output.status.to_string()));
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    // The packages that it installs are listed there too.
+    // The packages that the script installs are listed there too.
     let lines = text.lines().filter(|line| line.starts_with('{'));
     let rows: Result<Vec<Row>, _> = lines.map(serde_json::from_str).collect();
     match rows {

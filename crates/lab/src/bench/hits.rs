@@ -1,5 +1,5 @@
-//! What a hit of the cache engine costs: 4 KiB reads of resident blocks, on a
-//! driver that completes at once.
+//! Cost of a hit of the cache engine: 4 KiB reads of resident blocks, on a driver that completes at
+//! once.
 
 use super::nop::{Nop, drive, instructions};
 use super::{Goal, Row, alone, paired};
@@ -14,12 +14,12 @@ use std::time::Instant;
 /// Lines that are read, 64 KiB each.
 const LINES: u64 = 1024;
 const LINE_SECTORS: u64 = 128;
-/// A pool of a usual size: what a policy does beside looking up depends on it.
+/// A pool of a usual size: a policy's work beside looking up depends on the size.
 const POOL: Sectors = Sectors::from_mib(26 << 10);
 /// The policies that are compared, the default first.
 pub const POLICIES: [&str; 2] = ["auto", "lru"];
 
-/// A cache of one pool device whose volume's first lines are resident.
+/// A cache of one pool device, with the volume's first lines resident.
 pub(super) async fn warm<P: Device>(
     local: &Local<Nop>,
     leaf: P,
@@ -51,7 +51,7 @@ pub(super) async fn warm<P: Device>(
     (cache, volume)
 }
 
-/// Where the `i`th read of a resident block goes.
+/// Place of the `i`th read of a resident block.
 pub(super) fn place(i: u64) -> Lba {
     Lba(i * 4099 % (LINES * 16) * 8)
 }
@@ -94,8 +94,8 @@ pub fn checksums(ops: u64) {
     }
 }
 
-/// The time of a checksum of 4 KiB, taken in turn beside the crate that computes it
-/// with the one instruction that SSE4.2 has for it.
+/// Measures a checksum of 4 KiB, in turn beside the crate that uses the SSE4.2 instruction for the
+/// same checksum.
 fn checksum_beside_sse42() -> Row {
     const BATCH: u32 = 100_000;
     let block = vec![0u8; 4096];

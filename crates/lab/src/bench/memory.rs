@@ -1,9 +1,9 @@
-//! What a pool of 16 GiB costs in memory, by the length of its lines, and what
-//! the length does to random reads of 4 KiB.
+//! Memory of a pool of 16 GiB, by the length of its lines, and the effect of the length on random
+//! reads of 4 KiB.
 //!
-//! The engine is the real one; its disks complete at once and hold zeroes, so
-//! that a pool of any size is filled in a minute. Measured is what the allocator
-//! has given out and what the process has resident, not what tables should take.
+//! The engine is the real one; its disks complete at once and hold zeroes, so that a pool of any
+//! size is filled in a minute. Measured are the bytes that the allocator has given out and the
+//! resident bytes of the process, not the computed sizes of tables.
 
 use super::nop::drive;
 use super::{Goal, Row, alone};
@@ -20,33 +20,33 @@ const BLOCK_BYTES: u64 = 4096;
 const BLOCK_SECTORS: u64 = 8;
 /// Four times the pool.
 const VOLUME_BLOCKS: u64 = 1 << 24;
-/// Of the popularity of blocks, after Zipf: near what block traces show.
+/// Zipf exponent of the popularity of blocks: near the exponents of block traces.
 const SKEW: f64 = 0.9;
 /// Length of the requests that fill the pool.
 const FILL_BYTES: usize = 64 << 10;
 /// A pool that comes and goes before anything is counted.
 const WARMING: Sectors = Sectors::from_mib(1);
 
-/// What one process measured.
+/// Measurements of one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measured {
     /// Size of the pool.
     pub pool_bytes: u64,
-    /// What could be hits once it was full.
+    /// Bytes that could be hits in the full pool.
     pub full_bytes: u64,
-    /// What the allocator had given out for it then.
+    /// Bytes that the allocator had given out for the full pool.
     pub allocated_bytes: i64,
-    /// What the process had resident for it then.
+    /// Resident bytes for the full pool.
     pub resident_bytes: i64,
-    /// Of the random reads, from a pool that they have warmed.
+    /// Hit ratio of the random reads, in a pool warmed by such reads.
     pub hit_ratio: f64,
-    /// Room of the lines that held something then.
+    /// Room of the lines that were in use then.
     pub lines_bytes: u64,
     /// Blocks in them that could be hits.
     pub valid_bytes: u64,
 }
 
-/// What is to be measured.
+/// Plan of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Bytes of a line.
@@ -59,7 +59,7 @@ pub struct Plan {
     pub counted: u64,
 }
 
-/// The policy of a pool whose configuration names none.
+/// The default policy: that of a pool whose configuration names none.
 pub fn default_policy() -> &'static str {
     let text = "[[pool]]\nname = \"pool\"\ndevices = []\n";
     control::config::parse(text, &mut Vec::new()).pools[0]
@@ -68,8 +68,8 @@ pub fn default_policy() -> &'static str {
         .0
 }
 
-/// Runs `plan` with the default policy; `allocated` returns what the allocator has
-/// given out.
+/// Runs `plan` with the default policy; `allocated` returns the bytes that the allocator has given
+/// out.
 pub fn measure(plan: Plan, allocated: fn() -> i64) -> Measured {
     let result = Arc::new(Mutex::new(None));
     let outcome = result.clone();
@@ -104,7 +104,7 @@ pub fn measure(plan: Plan, allocated: fn() -> i64) -> Measured {
                 cache.settle().await;
             }
         };
-        // What requests and promotions need is there before the pool's is counted.
+        // The memory of requests and promotions is there before the pool's is counted.
         let small = put(WARMING);
         fill(WARMING).await;
         cache.remove_device(small).await.expect("it is in the pool");
@@ -158,7 +158,7 @@ fn zipf(u: f64) -> u64 {
     (rank as u64 - 1).min(VOLUME_BLOCKS - 1)
 }
 
-/// Where the block of a rank lies: ranks that are near each other are not.
+/// Place of the block of a rank: neighbouring ranks have distant places.
 fn scattered(rank: u64) -> u64 {
     // Odd, so that no two ranks meet modulo a power of two; mixed, so that
     // equal distances of ranks become unequal ones of places.
@@ -167,7 +167,7 @@ fn scattered(rank: u64) -> u64 {
     (mixed ^ mixed >> 13).wrapping_mul(0xbf58_476d_1ce4_e5b9) % VOLUME_BLOCKS
 }
 
-/// What this process has in memory.
+/// Resident bytes of this process.
 fn resident_bytes() -> i64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split(' ').nth(1).and_then(|n| n.parse::<i64>().ok());

@@ -13,7 +13,7 @@ use uring::{Options, Uring};
 
 const CALLS: u64 = 20_000;
 
-/// Ends the shard that holds it when taken and dropped.
+/// Ends the holding shard when taken and dropped.
 type Stop = Cell<Option<oneshot::Sender<()>>>;
 
 /// Nanoseconds a call, one at a time, both shards asleep in between.

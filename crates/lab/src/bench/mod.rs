@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// What is measured.
+    /// Name of the measurement.
     pub name: String,
     /// The unit of `ours` and `peer`.
     pub unit: String,
@@ -50,13 +50,13 @@ pub struct Row {
     pub ratio_max: Option<f64>,
     /// Pairs, or runs where there is no peer.
     pub runs: usize,
-    /// What is aimed at, in words.
+    /// The goal, in words.
     pub goal: Option<String>,
-    /// Whether the medians reach it.
+    /// True if the medians reach the goal.
     pub met: Option<bool>,
 }
 
-/// What a row aims at.
+/// Goal of a row.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Goal {
     /// The ratio to the peer is at least this.

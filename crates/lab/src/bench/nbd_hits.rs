@@ -1,10 +1,10 @@
-//! What a hit costs from the client's bytes to the reply's: 4 KiB reads of
-//! resident blocks over NBD, on a stream and a driver that complete at once.
+//! Cost of a hit from the client's bytes to the reply's: 4 KiB reads of resident blocks over NBD,
+//! on a stream and a driver that complete at once.
 //!
-//! Everything that the process runs is counted: parsing, the limits of the
-//! connection, the gate, the engine, the meter on the pool device, the
-//! executor, the reply's header, and this client, which is a few instructions
-//! a request. Left out is the executor's part in receiving and sending.
+//! Everything that the process runs is counted: parsing, the limits of the connection, the gate,
+//! the engine, the meter on the pool device, the executor, and the reply's header. This client
+//! counts too, with a few instructions a request. Left out is the executor's part in receiving and
+//! sending.
 
 use super::nop::{drive, instructions};
 use super::{Goal, Row, alone, hits};
@@ -28,7 +28,7 @@ const REPLY_BYTES: usize = CHUNK_BYTES + 8 + READ_BYTES;
 
 /// A client at a constant depth: as many requests as were answered come next.
 struct Client {
-    /// What the handshake says, until it was received.
+    /// The bytes of the client's handshake, until received.
     hello: Cell<Option<Vec<u8>>>,
     /// Requests that the server may receive now.
     owed: Cell<u64>,
@@ -36,11 +36,10 @@ struct Client {
     left: Cell<u64>,
     unanswered: Cell<u64>,
     receiving: Cell<Option<Waker>>,
-    /// Where the server's buffers come from, until that of the handshake is back.
+    /// Source of the server's buffers, until the buffer of the handshake is back.
     pool: Cell<Option<Pool>>,
-    /// What the server said in the handshake. No driver here writes to a buffer
-    /// it reads into, so one that holds anything but zeroes must not come back:
-    /// its checksum would be wrong.
+    /// The server's part of the handshake. No driver here writes to a read buffer, so a buffer with
+    /// any other content than zeroes must not come back: its checksum would be wrong.
     heard: RefCell<Vec<Shared>>,
     done: RefCell<Option<oneshot::Sender<()>>>,
 }
@@ -71,7 +70,7 @@ impl Client {
         }
     }
 
-    /// Writes the requests that are due to `wire`; how many bytes they are.
+    /// Writes the requests that are due to `wire`; returns the number of bytes.
     fn ask(&self, wire: &mut [u8]) -> usize {
         let room = (wire.len() / REQUEST_BYTES) as u64;
         let n = self.owed.get().min(self.left.get()).min(room);

@@ -1,5 +1,4 @@
-//! What the executor itself costs: operations on a driver that completes at
-//! once.
+//! Cost of the executor itself: operations on a driver that completes at once.
 
 use super::{Goal, Row, alone};
 use block::{
@@ -64,7 +63,7 @@ impl Driver for Nop {
     fn close(&mut self, _: TargetId) {}
 }
 
-/// Performs `ops` reads of 4 KiB by `depth` tasks; the wall time it took.
+/// Performs `ops` reads of 4 KiB by `depth` tasks; returns the wall time.
 pub fn reads(ops: u64, depth: u64) -> Duration {
     let main = move |local: shard::Local<Nop>| async move {
         let disk = Rc::new(local.disk(TargetId(0)).expect("nop is a disk"));

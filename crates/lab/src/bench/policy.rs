@@ -1,10 +1,9 @@
-//! What policies cost, called as the live engine calls them: a hit, a
-//! replacement with all that it brings about, memory.
+//! Cost of policies, called as the live engine calls them: a hit, a replacement with all its
+//! consequences, memory.
 //!
-//! Lines are drawn at random, a few of them far more often than most. Each batch
-//! of draws is parted into lines that are resident and lines that are not, and
-//! each part is timed as a whole. What is not timed is drawn and parted alike for
-//! every policy.
+//! Lines are drawn at random, a few of them far more often than most. Each batch of draws is parted
+//! into lines that are resident and lines that are not, and each part is timed as a whole. Drawing
+//! and parting are not timed, and are alike for every policy.
 
 use super::nop::collected;
 use super::reads::cpu_time;
@@ -21,7 +20,7 @@ const SLOTS: u32 = 415_396;
 /// Lines that may be asked for, for each slot.
 const LINES_PER_SLOT: u64 = 4;
 const BATCH: usize = 4096;
-/// What the policies are measured beside: the simplest, and one made to be fast.
+/// Policies to compare with: the simplest, and one made to be fast.
 const PEERS: [&str; 2] = ["lru", "s3-fifo"];
 const POLICY: &str = "auto";
 
@@ -31,14 +30,14 @@ pub struct Subject {
     rng: fastrand::Rng,
 }
 
-/// What some accesses took.
+/// Cost of some accesses.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Cost {
-    /// Of lines that were resident.
+    /// Accesses to resident lines.
     pub hits: u64,
-    /// Of lines that were not.
+    /// Accesses to lines that were not resident.
     pub misses: u64,
-    /// Of those, the ones that put a line in another's place.
+    /// Misses that replaced another line.
     pub replaced: u64,
     /// CPU time of the hits.
     pub hits_ns: f64,
@@ -71,7 +70,7 @@ impl Subject {
         })
     }
 
-    /// At least so many accesses.
+    /// Makes at least so many accesses.
     pub fn access(&mut self, accesses: u64) -> Cost {
         let mut cost = Cost::default();
         while cost.hits + cost.misses < accesses {

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use uring::{DiskOptions, Options, Uring};
 
-/// What a run of reads came to.
+/// Result of a run of reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Reads {
     /// Reads a second.
@@ -40,7 +40,7 @@ pub fn ours(path: &Path, depth: u64, span: Duration, seed: u64) -> io::Result<Re
     })
 }
 
-/// How many reads were done in what time.
+/// Number of reads done, and their time.
 pub(super) struct Done {
     pub(super) count: u64,
     pub(super) took: Nanos,
@@ -106,7 +106,7 @@ pub fn cpu_time() -> Duration {
     span(usage.ru_utime) + span(usage.ru_stime)
 }
 
-/// Makes `path` a file of `bytes` of noise, unless it is one already.
+/// Makes `path` a file of `bytes` of noise, unless the file is there already.
 pub fn make_file(path: &Path, bytes: u64) -> io::Result<()> {
     if std::fs::metadata(path).is_ok_and(|m| m.len() == bytes) {
         return Ok(());

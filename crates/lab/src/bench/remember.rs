@@ -1,7 +1,7 @@
-//! What it costs to remember, and what it is worth: a cache on simulated disks
-//! that is closed, or killed, and opened again.
+//! Cost and worth of remembering: a cache on simulated disks that is closed, or killed, and opened
+//! again.
 //!
-//! All in the simulator's time, so that no other load of the machine is in it.
+//! All in the simulator's time, so that no other load of the machine counts.
 
 use super::{Goal, Row, alone};
 use block::{BoxDevice, Fua, Gate, Geometry, IoResult, Nanos, Sectors, ShardId, TargetId};
@@ -17,7 +17,7 @@ const BLOCK: u64 = 4096;
 const WITNESS: Sectors = Sectors::from_mib(1);
 const DAEMON: Domain = Domain(1);
 
-/// Writes of the load whose bitmap commits are counted.
+/// Writes of the load with counted bitmap commits.
 const WRITES: u64 = 1 << 15;
 const WRITES_PER_FLUSH: u64 = 32;
 const DEPTH: u64 = 8;
@@ -26,12 +26,12 @@ const WIDE: Sectors = Sectors::from_mib(64 << 10);
 
 const POOL: Sectors = Sectors::from_mib(512);
 const VOLUME: Sectors = Sectors::from_mib(4 << 10);
-/// Nine reads of ten go here, and all writes into the first tenth of it.
+/// Size of the hot part: nine reads of ten go here, and all writes into its first tenth.
 const HOT: Sectors = Sectors::from_mib(400);
 const CLIENTS: u64 = 16;
-/// How long the cold cache is warmed.
+/// Time of warming the cold cache.
 const WARMING: Nanos = Nanos::from_secs(180);
-/// How often the share of hits is looked at.
+/// Interval of looks at the share of hits.
 const WINDOW: Nanos = Nanos::from_millis(250);
 
 const DISK: Span = Span {
@@ -49,14 +49,14 @@ const SSD: Span = Span {
 
 type Leaf = Disk<SimDriver>;
 
-/// How a life of the cache begins.
+/// Start of a life of the cache.
 #[derive(Clone, Copy, PartialEq)]
 enum Start {
-    /// It remembers nothing, and writes nothing to remember.
+    /// A cache that remembers nothing, and writes nothing to remember.
     Forgetful,
-    /// With what the pool remembers.
+    /// A cache with the state that the pool remembers.
     Warm,
-    /// With nothing of it.
+    /// A cache without that state.
     Cold,
 }
 
@@ -73,7 +73,7 @@ struct Life {
     local: Local<SimDriver>,
     cache: Cache<Leaf>,
     gate: Gate<Volume<Leaf>>,
-    /// When it began to be opened.
+    /// Time at which the opening began.
     began: Nanos,
 }
 
@@ -95,8 +95,8 @@ impl Bench {
         })
     }
 
-    /// One life, which is killed after `killed` if it is; what `work` came to
-    /// unless it was cut off.
+    /// Runs one life, which ends by a kill after `killed` if set; returns the result of `work`
+    /// unless the kill cut it off.
     fn run<T: 'static, F: Future<Output = IoResult<T>>>(
         &mut self,
         start: Start,
@@ -199,7 +199,7 @@ impl Life {
         Ok(rate)
     }
 
-    /// A tenth of the operations write, in a tenth of what is hot; the rest reads.
+    /// A tenth of the operations write, in a tenth of the hot part; the rest reads.
     async fn client(&self, number: u64, ended: &Cell<bool>) -> IoResult {
         let mut rng = Rng::fork(3, number);
         let blocks = |sectors: Sectors| sectors.bytes() / BLOCK;
@@ -217,8 +217,8 @@ impl Life {
         self.gate.read(at * BLOCK, BLOCK as usize).await.map(drop)
     }
 
-    /// Loads it until `done` says so of the share of hits in the last window and
-    /// the time since it began to be opened; what each window came to.
+    /// Loads the cache until `done` returns true. `done` gets the share of hits in the last window
+    /// and the time since the opening began. Returns the time and share of each window.
     async fn load(&self, done: impl Fn(f64, Nanos) -> bool) -> IoResult<Vec<(Nanos, f64)>> {
         let ended = Cell::new(false);
         let watch = async {
@@ -256,8 +256,8 @@ impl Life {
     }
 }
 
-/// What the bitmap takes from random writes, what admitted bytes cost, and how soon a
-/// cache is as warm as before.
+/// Cost of the bitmap for random writes, cost of admitted bytes, and the time until a cache is as
+/// warm as before.
 pub fn rows() -> IoResult<Vec<Row>> {
     let mut rows = Vec::new();
     for (name, origin) in [("a disk", DISK), ("an array", ARRAY)] {

@@ -8,7 +8,7 @@ use std::{fs, io};
 const BEGIN: &str = "<!-- measured: begin -->";
 const END: &str = "<!-- measured: end -->";
 
-/// The rows as a table, under what made it.
+/// The rows as a table, under the line that names their origin.
 pub fn table(rows: &[Row], made_by: &str) -> String {
     let mut out = format!("{made_by}\n\n");
     out += "| what | ours | peer | ratio (least to greatest) | runs | goal | met |\n";
@@ -49,8 +49,8 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// Writes the rows as JSON to `json`, and as a table between the marks of the
-/// page at `page`. The page is left alone if it lacks the marks.
+/// Writes the rows as JSON to `json`, and as a table between the marks of the page at `page`. A
+/// page without the marks is left alone.
 pub fn write(rows: &[Row], made_by: &str, json: &Path, page: &Path) -> io::Result<()> {
     fs::write(json, serde_json::to_string_pretty(rows)? + "\n")?;
     let text = fs::read_to_string(page)?;

@@ -1,10 +1,10 @@
-//! How long the real daemon takes to open a full pool, to close it, and to let it
-//! go. Pool and origin are sparse files.
+//! Time of the real daemon to open a full pool, to close it, and to drop it. Pool and origin are
+//! sparse files.
 //!
-//! A pool is made full by its map alone: a daemon forms it and ends in order, and a
-//! checkpoint is written in which each slot holds a line of zeroes, as the origin
-//! does there. That all of it was trusted is seen by what the next daemon counts.
-//! That one rewrites the map as daemons do, before anything is measured.
+//! A pool is made full by its map alone. A daemon forms the pool and ends in order. Then a
+//! checkpoint is written in which each slot holds a line of zeroes, as the origin does there. The
+//! counters of the next daemon show that all of the checkpoint was trusted. That daemon rewrites
+//! the map as daemons do, before anything is measured.
 
 use super::server::{Hotset, Setup, direct};
 use super::{Goal, Row, alone};
@@ -17,12 +17,12 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a daemon may take to have its lines back.
+/// Time limit of a daemon to have its lines back.
 const TIMEOUT: Duration = Duration::from_secs(120);
 const GIB: u64 = 1 << 30;
 const SECONDS: Option<Goal> = Some(Goal::AtMost(2.0));
 
-/// What one start of a daemon took, in seconds.
+/// Times of one start of a daemon, in seconds.
 #[derive(Clone, Copy)]
 struct Opened {
     serving: f64,
@@ -104,7 +104,7 @@ fn timed(work: impl FnOnce() -> io::Result<()>) -> io::Result<f64> {
     Ok(begin.elapsed().as_secs_f64())
 }
 
-/// Starts a daemon on what is there, and waits for its lines.
+/// Starts a daemon on the files of an earlier one, and waits for its lines.
 fn open(hotset: &Path, setup: &Setup, lines: u64) -> io::Result<(Hotset, Opened)> {
     let begin = Instant::now();
     let daemon = Hotset::resume(hotset, setup)?;
@@ -131,8 +131,8 @@ fn open(hotset: &Path, setup: &Setup, lines: u64) -> io::Result<(Hotset, Opened)
     Ok((daemon, opened))
 }
 
-/// Writes a checkpoint into the pool in which every slot holds a line, all valid;
-/// how many.
+/// Writes a checkpoint into the pool in which every slot holds a line, all valid; returns their
+/// number.
 fn fill(pool: &Path) -> io::Result<u64> {
     let file = File::options().read(true).write(true).open(pool)?;
     let mut bytes = vec![0; SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES];

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use testbed::server::Server;
 
-/// Passes over the hot set until none of it is missed.
+/// Passes over the hot set until no block is missed.
 const WARMING_PASSES_MAX: u32 = 20;
 
-/// How much is measured, and where.
+/// Size and places of the measurements.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The program `hotset`.
@@ -26,7 +26,7 @@ pub struct Plan {
     pub disk_dir: PathBuf,
     /// A directory on a tmpfs.
     pub memory_dir: PathBuf,
-    /// What is read; the pool is twice as large.
+    /// Bytes that are read; the pool is twice as large.
     pub hot_bytes: u64,
     /// Pairs of runs.
     pub runs: usize,
@@ -34,7 +34,7 @@ pub struct Plan {
     pub span: Duration,
 }
 
-/// What a run came to, for the client and for the server.
+/// Result of a run, for the client and for the server.
 #[derive(Clone, Copy)]
 struct Run {
     iops: f64,
@@ -79,7 +79,7 @@ fn measure_hits(hotset: &Hotset, plan: &Plan, depth: u64) -> io::Result<Run> {
     Ok(run)
 }
 
-/// Reads the hot set in order until all of it is a hit.
+/// Reads the hot set in order until every block is a hit.
 fn warm(hotset: &Hotset, plan: &Plan) -> io::Result<()> {
     for _ in 0..WARMING_PASSES_MAX {
         let before = hotset.counter("blocks_missed")?;
@@ -95,7 +95,7 @@ fn warm(hotset: &Hotset, plan: &Plan) -> io::Result<()> {
     )))
 }
 
-/// What a pair of rows is called and aims at.
+/// Name and goal of a pair of rows.
 struct Case<'a> {
     name: &'a str,
     depths: &'a [u64],
@@ -191,7 +191,7 @@ fn in_memory(plan: &Plan) -> io::Result<Vec<Row>> {
     )?;
     let size = plan.hot_bytes.to_string();
     let memory = Server::nbdkit("nbdkit memory", dir, &["memory", &size])?;
-    // What was never written would be read without memory being touched.
+    // Blocks never written would be read without touching memory.
     fio::run_load(&Load::nbd_sweep(&memory.uri, plan.hot_bytes, "write"))?;
     let case = Case {
         name: "hits over NBD, everything on one tmpfs",
@@ -203,7 +203,7 @@ fn in_memory(plan: &Plan) -> io::Result<Vec<Row>> {
     compare(plan, &case, &[&qemu, &file, &memory], ours)
 }
 
-/// Both caches warm, on an origin that takes 2 ms a read, through NBD.
+/// Compares two warm caches, on an origin that takes 2 ms a read, through NBD.
 fn beside_a_cache(plan: &Plan) -> io::Result<Vec<Row>> {
     let dir = &plan.memory_dir;
     let (origin, pool) = (dir.join("origin"), dir.join("pool"));

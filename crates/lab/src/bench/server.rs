@@ -37,19 +37,19 @@ fn stem(file: &Path) -> String {
 
 /// A daemon of hotset with one volume, `volume`.
 pub struct Hotset {
-    /// Its process.
+    /// Process of the daemon.
     pub server: Server,
     binary: PathBuf,
     control: PathBuf,
 }
 
-/// What a daemon of hotset serves.
+/// Origin and pool of a daemon of hotset.
 pub struct Setup<'a> {
-    /// Where its sockets and its configuration go.
+    /// Directory of the daemon's sockets and configuration.
     pub dir: &'a Path,
-    /// The lines of the configuration that say where the origin is.
+    /// Configuration lines of the origin's place.
     pub origin: String,
-    /// The same for its one pool device.
+    /// Configuration lines of the only pool device's place.
     pub pool: String,
 }
 
@@ -69,15 +69,15 @@ pub fn nbd(server: &Server) -> String {
 }
 
 impl Hotset {
-    /// Starts `binary`. Sequential streams are promoted too, so that the pool
-    /// can be warmed in order; everything else is as it is by default.
+    /// Starts `binary`. Sequential streams are promoted too, so that the pool can be warmed in
+    /// order; all other settings are the defaults.
     pub fn start(binary: &Path, setup: &Setup) -> io::Result<Hotset> {
-        // What a pool of an earlier run remembered is not this one's.
+        // The state of an earlier run's pool does not belong to this one.
         let _ = fs::remove_dir_all(setup.dir.join("state"));
         Hotset::resume(binary, setup)
     }
 
-    /// Starts `binary` on what an earlier one left.
+    /// Starts `binary` on the files of an earlier daemon.
     pub fn resume(binary: &Path, setup: &Setup) -> io::Result<Hotset> {
         let dir = setup.dir;
         let control = dir.join("control");
@@ -120,7 +120,7 @@ unix = "{}"
         })
     }
 
-    /// What a command of it prints.
+    /// Runs a command of the program; returns its output.
     pub fn command(&self, words: &[&str]) -> io::Result<Vec<u8>> {
         let mut command = Command::new(&self.binary);
         let output = command
@@ -135,7 +135,7 @@ unix = "{}"
         Err(io::Error::other(text))
     }
 
-    /// What `hotset status --json` prints.
+    /// The output of `hotset status --json`.
     pub fn status(&self) -> io::Result<Value> {
         Ok(serde_json::from_slice(
             &self.command(&["status", "--json"])?,

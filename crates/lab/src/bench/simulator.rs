@@ -1,5 +1,5 @@
-//! How fast the simulated world moves: reads at depth 32 straight on its
-//! driver, on disks that keep no contents.
+//! Speed of the simulated world: reads at depth 32 straight on its driver, on disks that keep no
+//! contents.
 
 use super::{Goal, Row, alone};
 use block::{Buf, Driver, Geometry, IoResult, Lba, Nanos, Op, Payload, Sectors, TargetId, Token};
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 const DEPTH: u64 = 32;
 
-/// What a run came to.
+/// Result of a run.
 struct Speed {
     events_per_s: f64,
     simulated_s_per_s: f64,

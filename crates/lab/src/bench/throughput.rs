@@ -1,9 +1,9 @@
-//! What an array makes of its members: bytes a second that the members move, beside
-//! what fio moves on the same files with as much in flight.
+//! Throughput of an array: bytes a second that the members move, beside fio's on the same files
+//! with as much in flight.
 //!
-//! Sequential requests are whole stripes, so that RAID 5 need not read; bytes of
-//! copies and of parity count, for the members move them. All of an array is written
-//! before: what a file system knows to be zeroes it does not read.
+//! Sequential requests are whole stripes, so that RAID 5 need not read; bytes of copies and of
+//! parity count, for the members move them. All of an array is written before: a file system does
+//! not read blocks that it knows to be zeroes.
 
 use super::fio::{self, Load};
 use super::{Goal, Row, arrays, paired, reads};
@@ -34,7 +34,7 @@ enum Work {
     StripeWrites,
 }
 
-/// A row: what is done to which array.
+/// A row: an array, and its work.
 #[derive(Clone, Copy)]
 struct Trial {
     name: &'static str,
@@ -126,7 +126,7 @@ impl Trial {
         }
     }
 
-    /// What fio does on the members meanwhile; what it moves a second.
+    /// Runs fio on the members meanwhile; returns its bytes a second.
     fn fio(&self, files: &[PathBuf], span: Duration) -> io::Result<f64> {
         let (rw, block, depth) = match self.work {
             Work::RandomReads => ("randread", BLOCK_BYTES, READS),
@@ -216,8 +216,8 @@ fn measure(trial: Trial, files: &[PathBuf], runs: usize, span: Duration) -> io::
         let mut pairs = Vec::new();
         for _ in 0..runs {
             let ours = run(&local, array.clone(), trial, span).await;
-            // Nothing is in flight, so the shard's thread may wait. What fio
-            // writes over the array is not read again.
+            // Nothing is in flight, so the shard's thread may wait. Data that fio writes over the
+            // array is not read again.
             pairs.push((ours / 1e6, trial.fio(&files, span)? / 1e6));
             // The clock is read once a turn, and this one took long.
             local.env().timer.sleep(Nanos(1)).await;

@@ -20,13 +20,13 @@ type Curve = Vec<(f64, f64)>;
 /// Two curves over one axis.
 struct Panel<'a> {
     title: &'a str,
-    /// What the axes are called.
+    /// Names of the axes.
     axes: (&'a str, &'a str),
-    /// Where the axes end.
+    /// Ends of the axes.
     ends: (f64, f64),
     x_label: fn(f64) -> String,
     curves: [(&'a str, Curve); 2],
-    /// Where to draw a line across.
+    /// Place of a line across.
     mark: Option<f64>,
     legend: SeriesLabelPosition,
 }

@@ -1,8 +1,8 @@
-//! What was published beside what came out, row by row.
+//! Published figures beside ours, row by row.
 //!
-//! Every row says what it is worth: *blind* rows compare with a printed figure
-//! that no parameter was fitted to, *calibrated* ones with a figure that one was,
-//! and *shape* rows with how something changes.
+//! Every row says its worth. *Blind* rows compare with a printed figure that no parameter was
+//! fitted to, *calibrated* ones with a figure that one was. *Shape* rows compare the change of a
+//! quantity.
 
 use super::loss::Loss;
 use super::scale::RATE_OUTER_MB_S;
@@ -12,11 +12,11 @@ use serde::Serialize;
 /// A parameter that was fitted.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fitted {
-    /// Which.
+    /// Name of the parameter.
     pub what: &'static str,
-    /// To what.
+    /// Fitted value.
     pub value: f64,
-    /// By which printed figure.
+    /// The printed figure of the fit.
     pub on: &'static str,
 }
 
@@ -30,7 +30,7 @@ const RANDOM_GAIN: f64 = 96.0;
 const RANDOM_LATENCY: f64 = 36.0;
 const THROUGHPUT: f64 = 1045.0;
 const WRITE_DIFFERENCE: f64 = 0.2;
-/// What random reads may differ from what was printed, in points.
+/// Tolerance of random reads against the printed gain, in points.
 const POINTS: f64 = 15.0;
 const NOT_FITTED: &str = "blind";
 const SHAPE: &str = "shape";
@@ -38,21 +38,21 @@ const SHAPE: &str = "shape";
 /// One comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What is compared.
+    /// Compared quantity.
     pub what: String,
-    /// `blind`, `shape`, or `calibrated` and on what.
+    /// `blind`, `shape`, or `calibrated` with the figure.
     pub label: &'static str,
-    /// What was printed and what came out as numbers; 1 stands for "it is so".
+    /// Published value and ours as numbers; 1 stands for "true".
     pub value: (f64, f64),
-    /// What was printed.
+    /// Published value.
     pub published: &'static str,
-    /// What came out.
+    /// Our value.
     pub ours: String,
-    /// What may lie between them.
+    /// Accepted distance between the two.
     pub tolerance: &'static str,
-    /// Whether it does; `None` if too few requests were measured to judge.
+    /// True if within the tolerance; `None` if too few requests were measured to judge.
     pub within: Option<bool>,
-    /// What to know about it.
+    /// Remarks.
     pub note: &'static str,
 }
 
@@ -91,7 +91,7 @@ fn join(parts: impl Iterator<Item = String>) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// What was fitted, and on what.
+/// The fitted parameters, each with its figure.
 pub fn fitted() -> Vec<Fitted> {
     vec![Fitted {
         what: "media rate of a drive's outer cylinder, MB/s",
@@ -321,7 +321,7 @@ mod tests {
 
     type Change<'a> = &'a dyn Fn(&mut Point);
 
-    /// A sweep as it must be.
+    /// A sweep in which every row is within its tolerance.
     fn sweep() -> Vec<Point> {
         let mut points = Vec::new();
         for workload in WORKLOADS {

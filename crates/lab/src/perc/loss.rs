@@ -10,15 +10,15 @@ use sim::Rng;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Requests a second on average: well within what one side can serve.
+/// Requests a second on average: well within the capacity of one side.
 const RATE: u64 = 600;
-/// What a request moves.
+/// Bytes of a request.
 const BYTES: u64 = 4096;
 /// Draws moments and places.
 const LOAD: u64 = 3;
 /// The drive that is pulled, of the first side.
 const PULLED: usize = 3;
-/// What detection and what was in flight may blur on either side of the loss.
+/// Seconds on either side of the loss that detection and requests in flight may blur.
 const BLUR_S: usize = 1;
 /// No two of so many requests in a row go to the same block.
 const APART: u64 = 4096;
@@ -32,7 +32,7 @@ pub struct Rates {
     pub writes_per_s: f64,
 }
 
-/// What was seen.
+/// Observations of the loss.
 #[derive(Clone, Debug, Serialize)]
 pub struct Loss {
     /// Requests a second that arrived.
@@ -43,13 +43,13 @@ pub struct Loss {
     pub errors: u64,
     /// The longest that a request took.
     pub longest_ms: f64,
-    /// When the drive was pulled.
+    /// Second in which the drive was pulled.
     pub pulled_s: usize,
-    /// Both sides before the loss; the first one loses a drive.
+    /// Rates of both sides before the loss; the first one loses a drive.
     pub before: [Rates; 2],
-    /// Both sides after it.
+    /// Rates of both sides after the loss.
     pub after: [Rates; 2],
-    /// Both sides, second by second.
+    /// Rates of both sides, second by second.
     pub seconds: Vec<[Rates; 2]>,
 }
 

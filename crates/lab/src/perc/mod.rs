@@ -1,10 +1,9 @@
-//! The published stress evaluation of two mirrored controllers, run again in
-//! virtual time: what a second controller gains, and what the loss of a drive
-//! costs.
+//! The published stress evaluation of two mirrored controllers, run again in virtual time: the gain
+//! of a second controller, and the cost of the loss of a drive.
 //!
-//! The set-up is the printed one: seven drives on each of two controllers with
-//! write-back caches; each controller's drives are a stripe, and the stripes are
-//! mirrored, by hotset's own arrays. One controller is one of the stripes.
+//! The set-up is the printed one: seven drives on each of two controllers with write-back caches.
+//! Each controller's drives are a stripe, and the stripes are mirrored, by hotset's own arrays. One
+//! controller is one of the stripes.
 //!
 //! `real` runs the sweep on files or a device of this machine, through fio.
 //!
@@ -34,11 +33,11 @@ use serde::Serialize;
 /// All that came out.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What drew places, phases and arrivals.
+    /// Seed of places, phases and arrivals.
     pub seed: u64,
-    /// Whether less was measured than was published.
+    /// True if less was measured than was published.
     pub quick: bool,
-    /// What was fitted; all else is as the catalogue of drives has it.
+    /// Fitted parameters; all others are those of the catalogue of drives.
     pub fitted: Vec<Fitted>,
     /// Published against ours.
     pub rows: Vec<Row>,

@@ -19,7 +19,7 @@ fn drawn(report: &Report) -> Result<Charts, Box<dyn Error>> {
     ])
 }
 
-/// Its charts: titles and drawings, with the page's stand-ins for colours.
+/// Charts of the report: titles and drawings, with the page's stand-ins for colours.
 pub fn charts(report: &Report) -> Result<Vec<(String, String)>, Box<dyn Error>> {
     let all = drawn(report)?.into_iter();
     Ok(all.map(|(_, title, svg)| (title.to_owned(), svg)).collect())
@@ -106,7 +106,7 @@ pub fn cells(row: &Row) -> [String; 7] {
     ]
 }
 
-/// What stands over [`figures`].
+/// Heads of the columns of [`figures`].
 pub const POINT_HEAD: [&str; 10] = [
     "workload",
     "controllers",

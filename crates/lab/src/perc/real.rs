@@ -1,8 +1,8 @@
-//! The same sweep on this machine, by fio: through a daemon whose drives are
-//! files, or on a device as it is.
+//! The same sweep on this machine, by fio: through a daemon with files as drives, or on a bare
+//! device.
 //!
-//! Files on one disk are no controllers: this measures the software, and what it
-//! costs, not what a second controller gains.
+//! Files on one disk are no controllers: this measures the software, and the cost of the software,
+//! not the gain of a second controller.
 
 use super::scale::{Scale, to_message};
 use super::scale::{WORKLOADS, Workload};
@@ -19,24 +19,24 @@ use testbed::server::Server;
 
 /// The size of a file that stands for a drive.
 const DRIVE_MIB: u64 = 128;
-/// What an array keeps of a drive for itself, and more.
+/// Space that an array keeps of a drive for itself, and more.
 const ASIDE_MIB: u64 = 4;
 
-/// Where the sweep runs.
+/// Place of the sweep.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// On a daemon whose drives are files in this directory.
+    /// A daemon with drives that are files in this directory.
     Files(PathBuf),
-    /// On a device or file, which is read and never written.
+    /// A device or file, which is read and never written.
     Device(PathBuf),
 }
 
-/// What fio measured.
+/// Measurements of fio.
 #[derive(Clone, Debug, Serialize)]
 pub struct RealReport {
     /// The directory or the device.
     pub place: String,
-    /// How long each point was measured.
+    /// Seconds of each point.
     pub span_s: f64,
     /// Every point; a device counts as one controller.
     pub points: Vec<Point>,
@@ -99,7 +99,7 @@ fn verb(workload: Workload) -> &'static str {
     }
 }
 
-/// A daemon, and how many controllers it has.
+/// A daemon, and its number of controllers.
 struct Stage {
     server: Server,
     sides: usize,
@@ -184,7 +184,7 @@ impl Stage {
     }
 }
 
-/// What is used of a volume.
+/// Bytes of a volume that are used.
 fn bytes() -> u64 {
     (u64::from(DRIVES) * (DRIVE_MIB - ASIDE_MIB)) << 20
 }
@@ -244,8 +244,8 @@ fn host_ticks() -> Result<(u64, u64), String> {
     ticks(&text).ok_or_else(|| "/proc/stat has another form".to_owned())
 }
 
-/// The first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq
-/// and steal; what guests get is in user already.
+/// The first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq and steal; the
+/// time of guests is in user already.
 fn ticks(stat: &str) -> Option<(u64, u64)> {
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
     let fields: Result<Vec<u64>, _> = line.split_whitespace().take(8).map(str::parse).collect();

@@ -1,7 +1,7 @@
-//! The evaluated machine in virtual time: a whole node, on one controller or on two whose
-//! stripes it mirrors.
+//! The evaluated machine in virtual time: a whole node, on one controller, or on two with mirrored
+//! stripes.
 //!
-//! One controller is the same configuration without what the other has.
+//! One controller is the same configuration without the parts of the other.
 
 use super::scale::DRIVE;
 use block::Env;
@@ -15,7 +15,7 @@ use sim::World;
 /// The array over both controllers.
 const MIRROR: &str = "mirror";
 
-/// What is to be built.
+/// Machine to build.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     /// Draws the spindles' phases, alike for one controller and for two.
@@ -29,7 +29,7 @@ pub struct Setup {
 /// The machine, running.
 pub struct Rig {
     pub env: Env,
-    /// What requests go to: the stripe, or the mirror.
+    /// The volume of the requests: the stripe, or the mirror.
     pub volume: Volume,
     node: Node,
 }
@@ -53,7 +53,7 @@ impl Rig {
     }
 }
 
-/// Builds the machine, runs `test` on it, and says what that returned.
+/// Builds the machine, runs `test` on it, and returns the result of `test`.
 pub fn run<T: 'static>(
     setup: Setup,
     test: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,

@@ -1,4 +1,4 @@
-//! What was evaluated: the drives, and how long and large each part is.
+//! The evaluated drives, and the length and size of each part.
 
 use drives::Figure;
 use drives::HddParameters;
@@ -7,15 +7,14 @@ use drives::catalogue::hdd::SAS10K_300;
 /// The one parameter that was fitted; see [`compare`].
 pub(super) const RATE_OUTER_MB_S: f64 = 157.0;
 
-/// The drive. Which one was evaluated is not printed; one of its size and time
-/// is taken, at the media rate that the printed throughput of sequential writes
-/// implies.
+/// The drive. The model of the evaluated drive was not printed. This one has its size and time, at
+/// the media rate that the printed throughput of sequential writes implies.
 pub(super) const DRIVE: HddParameters = HddParameters {
     rate_outer_mb_s: Figure::estimate(RATE_OUTER_MB_S, "fitted to 1045 MiB/s over 7 drives"),
     ..SAS10K_300
 };
 
-/// How much is measured.
+/// Amount of measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     /// Reads of a point.
@@ -31,7 +30,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// As it was published.
+    /// The published size.
     pub const FULL: Scale = Scale {
         reads: 50_000,
         writes: 300_000,
@@ -39,7 +38,7 @@ impl Scale {
         cache_mb: 1024.0,
         loss_s: 120,
     };
-    /// A hundredth of it, with caches to match, at the printed numbers of threads.
+    /// A hundredth of the published size, with caches to match, at the printed numbers of threads.
     pub const QUICK: Scale = Scale {
         reads: 2_000,
         writes: 3_000,
@@ -67,16 +66,16 @@ pub(super) fn to_message(error: impl ToString) -> String {
     error.to_string()
 }
 
-/// What threads do.
+/// Requests of threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Workload {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: &'static str,
-    /// What a request moves.
+    /// Bytes of a request.
     pub bytes: u64,
-    /// Whether requests go to random places.
+    /// True for random places.
     pub random: bool,
-    /// Whether they are writes.
+    /// True for writes.
     pub write: bool,
 }
 

@@ -1,9 +1,9 @@
 //! The sweep: a number of threads, each with one request at a time, on each of
 //! the four workloads.
 //!
-//! Sequential threads share one stream, as the evaluation's tool has it: each
-//! takes the next 256 KiB. Random threads have blocks of their own, so that no
-//! two writes of one block are ever in flight together.
+//! Sequential threads share one stream, as in the evaluation's tool: each takes the next 256 KiB.
+//! Random threads have blocks of their own, so that no two writes of one block are ever in flight
+//! together.
 
 use super::rig::{self, Rig, Setup};
 use super::scale::{Scale, Workload, to_message};
@@ -22,7 +22,7 @@ const FILLERS: u64 = 64;
 /// One point of a curve.
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
-    /// Which workload.
+    /// Name of the workload.
     pub workload: &'static str,
     /// 1, or 2 that are mirrored.
     pub controllers: usize,
@@ -58,7 +58,7 @@ pub fn curve(
     };
     rig::run(setup, async move |rig| {
         if workload.write {
-            // What fits into the cache at first says nothing of the drives.
+            // The writes that first fit into the cache do not show the speed of the drives.
             let fill = 2 * (scale.cache_mb * 1e6) as u64 / workload.bytes;
             Load::new(&rig, workload, FILLERS, 0, fill, seed)
                 .run()
@@ -85,7 +85,7 @@ struct Load<'a> {
     begun: Cell<u64>,
     ended: Cell<u64>,
     rng: RefCell<Rng>,
-    /// When counting began and ended.
+    /// Times at which counting began and ended.
     from: Cell<Nanos>,
     to: Cell<Nanos>,
     latencies: RefCell<Histogram<u64>>,
@@ -124,7 +124,7 @@ impl<'a> Load<'a> {
         Ok(self)
     }
 
-    /// Where the next request of a thread goes, in bytes.
+    /// Place of a thread's next request, in bytes.
     fn next(&self, thread: u64) -> u64 {
         let places = self.rig.volume.bytes() / self.workload.bytes;
         let begun = self.begun.get();

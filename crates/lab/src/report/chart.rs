@@ -1,4 +1,4 @@
-//! Charts of an experiment: its curves over time, and every figure against what was printed.
+//! Charts of an experiment: its curves over time, and every figure against the published value.
 
 mod drawn;
 mod lines;
@@ -72,8 +72,8 @@ pub fn of(finished: &Finished) -> Result<Vec<(String, String)>, Box<dyn Error>> 
     Ok(charts)
 }
 
-/// The curves that are as long as the longest, in a unit, and the figures in it that are called
-/// so.
+/// The curves that are as long as the longest, in a unit, and the figures of that unit with this
+/// prefix.
 fn over_time(
     finished: &Finished,
     (unit, figures): (&str, &str),
@@ -112,7 +112,7 @@ fn over_time(
     lines((minutes, unit), &series, &levels)
 }
 
-/// Figures that are called `sweep.X.SERIES`, over X: ours, and dashed what was printed.
+/// Figures called `sweep.X.SERIES`, over X: ours, and the published values dashed.
 fn sweep(finished: &Finished) -> Result<Option<String>, Box<dyn Error>> {
     let of = |row: &Row| {
         let (x, name) = row.figure.strip_prefix("sweep.")?.split_once('.')?;
@@ -145,7 +145,7 @@ fn sweep(finished: &Finished) -> Result<Option<String>, Box<dyn Error>> {
     }
 }
 
-/// What was printed of a whole run, in the unit of a chart.
+/// Published values of a whole run, in the unit of a chart.
 fn levels<'a>(finished: &'a Finished, unit: &str, figures: &str) -> Vec<&'a Row> {
     let of = |row: &&Row| row.unit == unit && row.figure.starts_with(figures);
     finished.rows.iter().filter(of).collect()

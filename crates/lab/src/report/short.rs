@@ -1,11 +1,11 @@
-//! Figures as they are shown.
+//! Figures in short form.
 
 /// Four digits or all before the point; no more noughts than were measured or printed.
 pub fn short(value: f64) -> String {
     digits(value, 3)
 }
 
-/// One digit less, for how far something goes.
+/// One digit less, for distances and errors.
 pub(super) fn shorter(value: f64) -> String {
     digits(value, if value.abs() < 0.1 { 3 } else { 2 })
 }

@@ -1,4 +1,4 @@
-//! A timeline as a picture: writes, lag and dirty bytes over one axis, and what happened when.
+//! A timeline as a picture: writes, lag and dirty bytes over one axis, and marks of the events.
 
 use super::{Sample, Stretch, Timeline};
 use advise::page::{FIRST, GRID, INK, MARK, PAPER, SECOND, standalone};
@@ -8,7 +8,7 @@ use plotters::prelude::*;
 use std::error::Error;
 
 const SIZE: (u32, u32) = (900, 640);
-/// Of it, for the names of what happens.
+/// Pixels of the picture's height for the names of events.
 const HEAD: u32 = 44;
 const TEXT: (&str, i32) = ("sans-serif", 14);
 /// Above the recovery, where no line is.
@@ -22,7 +22,7 @@ type Value = fn(&Sample) -> f64;
 struct Panel {
     unit: &'static str,
     lines: &'static [(&'static str, Value)],
-    /// A level that it may not be over, and its name.
+    /// A level that the quantity may not exceed, and the level's name.
     limit: Option<(f64, String)>,
 }
 
@@ -70,7 +70,7 @@ fn panels(timeline: &Timeline) -> [Panel; 3] {
     ]
 }
 
-/// What is marked, and as what.
+/// Name of a marked stretch.
 fn event(stretch: Stretch) -> Option<&'static str> {
     match stretch {
         Stretch::Quiet | Stretch::Load | Stretch::OneDevice => None,
@@ -162,7 +162,7 @@ fn draw(
     }
 }
 
-/// What happens, above the lines that mark it, in two rows so that names do not meet.
+/// Names the events above the lines that mark them, in two rows so that names do not meet.
 fn name_events(
     head: &Area<'_>,
     chart: &Chart<'_, '_>,

@@ -1,7 +1,7 @@
-//! Clients that write at random places, at a pace that can be changed, and what they were
-//! answered.
+//! Clients that write at random places, at a pace that can be changed, and the answers to these
+//! writes.
 //!
-//! Invariant: each client has blocks of its own, so that what a block must hold is known.
+//! Invariant: each client has blocks of its own, so that the expected content of a block is known.
 
 use super::BLOCK_BYTES;
 use block::{BoxDevice, Device, Env, Fua, IoResult, Lba, Nanos, SECTOR_BYTES};
@@ -12,18 +12,18 @@ use std::rc::Rc;
 
 /// Clients at one time.
 const CLIENTS: u64 = 16;
-/// How often one more flushes, as a file system commits.
+/// Interval of flushes by one more client, as a file system commits.
 const FLUSH_EVERY: Nanos = Nanos::from_secs(1);
-/// How often the end of the clients is looked for.
+/// Interval of checks for the end of the clients.
 const LOOK: Nanos = Nanos::from_millis(1);
 
-/// What was answered.
+/// Answers so far.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// When each write was.
+    /// Time of each answered write.
     pub(super) answered: Vec<Nanos>,
     pub(super) errors: u64,
-    /// What went wrong first.
+    /// First error.
     pub(super) error: Option<String>,
     pub(super) not_at_origin: u64,
 }
@@ -36,7 +36,7 @@ pub(super) struct Clients {
     rest: Cell<Nanos>,
     working: Cell<u64>,
     running: Cell<bool>,
-    /// Writes that begin from then on have to be at the origin when they are answered.
+    /// Start of write-through: writes that begin later have to be at the origin when answered.
     through_from: Cell<Option<Nanos>>,
     /// The version of each block that was acknowledged last.
     held: RefCell<HashMap<u64, u64>>,
@@ -74,7 +74,7 @@ impl Clients {
             .set(Nanos(CLIENTS * 1_000_000_000 / writes_per_s.max(1)));
     }
 
-    /// Writes that begin from now on have, or have not, to be at the origin when answered.
+    /// Makes writes from now on have to be at the origin when answered, or not.
     pub(super) fn write_through(&self, through: bool) {
         let now = self.env.timer.now();
         self.through_from.set(through.then_some(now));
@@ -106,7 +106,7 @@ impl Clients {
         });
     }
 
-    /// Ends it, once every request has been answered.
+    /// Ends the load, once every request has been answered.
     pub(super) async fn stop(&self) {
         self.running.set(false);
         while self.working.get() > 0 {
@@ -141,7 +141,7 @@ impl Clients {
         }
     }
 
-    /// Notes the end of a request; whether it succeeded.
+    /// Notes the end of a request; returns true if the request succeeded.
     fn ended(&self, result: IoResult) -> bool {
         let Err(error) = result else { return true };
         let mut seen = self.seen.borrow_mut();
@@ -157,7 +157,8 @@ impl Clients {
         is == ought
     }
 
-    /// Blocks of which the origin by itself does not durably hold what was answered last.
+    /// Counts the blocks with an acknowledged version that the origin by itself does not durably
+    /// hold.
     pub(super) fn lost_blocks(&self) -> u64 {
         let held = self.held.borrow();
         let lost = held

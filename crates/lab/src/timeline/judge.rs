@@ -1,21 +1,22 @@
-//! Whether a timeline is as it must be, and shows what it is to show.
+//! Verdict on a timeline: no violations, and all effects are visible.
 
 use super::{Stretch, Timeline};
 
-/// Nobody waits longer while the origin answers, but for what it is owed at a loss.
+/// Longest gap between answered writes while the origin answers, but for the write-back of dirty
+/// data at a loss.
 const GAP_MS_MAX: f64 = 1000.0;
-/// A burst leaves so many times what a quiet load leaves owed, at least.
+/// Least dirty data of a burst, as a multiple of a quiet load's.
 const BURST_TIMES: f64 = 4.0;
-/// Of a burst: until the log slows it down, in seconds, and what it is faster than the origin by
-/// until then.
+/// Seconds until the log slows a burst down, and the burst's least speed until then as a multiple
+/// of the origin's.
 const HEAD_S: f64 = 2.0;
 const HEAD_TIMES: f64 = 1.5;
-/// And once the log has slowed it down for sure.
+/// Seconds at the end of a burst, surely after the slow-down.
 const TAIL_S: f64 = 5.0;
 /// Writes that are slowed down go at the origin's speed, within a factor.
 const PACED_TIMES: f64 = 1.3;
 
-/// A sentence for each thing that is not.
+/// A sentence for each violation.
 pub(super) fn judge(timeline: &Timeline) -> Vec<String> {
     let mut all = Vec::new();
     let mut ask = |is_so: bool, otherwise: String| {
@@ -66,7 +67,7 @@ pub(super) fn judge(timeline: &Timeline) -> Vec<String> {
     all
 }
 
-/// What is not to be seen that ought to be.
+/// The first effect that is not visible, if there is one.
 fn missing(timeline: &Timeline) -> Option<String> {
     let phase = |stretch| timeline.phase(stretch);
     let (Some(quiet), Some(burst), Some(one), Some(through), Some(detach), Some(load)) = (

@@ -1,10 +1,10 @@
-//! A write-back volume over time, in virtual time: a quiet load, a burst beyond what the origin
-//! takes, the loss of a device of the log, and a detach, each under load.
+//! A write-back volume over time, in virtual time: a quiet load, a burst beyond the origin's speed,
+//! the loss of a log device, and a detach, each under load.
 //!
 //! A whole node on the set-up of `hotset drill --set-up write-back`, with a larger origin, so that
 //! its heads have ways to go. Clients write 4 KiB at random places and flush each second.
 //!
-//! Invariant: a run in which nothing was to be seen, or something was wrong, says so (`judge`).
+//! Invariant: a run without visible effects, or with an error, says so (`judge`).
 //!
 //! Not here: other orders than `ordered`, reads, real devices.
 
@@ -24,53 +24,53 @@ use serde::Serialize;
 
 /// The time from one sample to the next.
 const POINT: Nanos = Nanos::from_millis(250);
-/// What a client writes at a time.
+/// Bytes of a client's write.
 const BLOCK_BYTES: usize = 4096;
 
-/// What was measured.
+/// Measurements of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Timeline {
-    /// Draws what the simulator leaves open.
+    /// Seed of the simulator's choices.
     pub seed: u64,
     /// The configured limit of the lag, in seconds.
     pub max_lag_s: f64,
-    /// One after the other.
+    /// Spans, one after the other.
     pub phases: Vec<Phase>,
-    /// Every 250 ms.
+    /// Samples, every 250 ms.
     pub samples: Vec<Sample>,
     /// Writes of clients that were answered.
     pub writes: u64,
     /// Requests of clients that failed.
     pub errors: u64,
-    /// Writes that the origin had to have when they were answered, and had not.
+    /// Writes that were not at the origin when answered, but had to be.
     pub not_at_origin: u64,
-    /// Blocks of which the origin by itself does not hold what was answered last, in the end.
+    /// Blocks with an acknowledged version that the origin by itself does not hold in the end.
     pub lost_blocks: u64,
-    /// What is not as it must be.
+    /// Violations of the expected behaviour.
     pub violations: Vec<String>,
 }
 
-/// What happens in a span of time.
+/// Kind of a span of time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stretch {
     /// Clients write less than the origin takes.
     Quiet,
-    /// They write more.
+    /// Clients write more.
     Burst,
-    /// They write less again, and the origin gets what it lacks.
+    /// Clients write less again, and the dirty data is written back.
     Recovery,
-    /// They write more again, for a moment.
+    /// Clients write more again, for a moment.
     Load,
-    /// A device of the log is lost, and the origin gets what it lacks.
+    /// A log device is lost, and the dirty data is written back.
     Loss,
     /// The origin answers writes.
     OneDevice,
-    /// Nobody writes; the daemon ends and starts with both devices.
+    /// No client writes; the daemon ends and starts with both devices.
     Restart,
-    /// They write more than the origin takes, to the log again.
+    /// Clients write more than the origin takes, to the log again.
     Again,
-    /// The log is given up, and the origin gets what it lacks.
+    /// The log is given up, and the dirty data is written back.
     Detach,
     /// The origin answers writes.
     WriteThrough,
@@ -94,14 +94,14 @@ impl Stretch {
     }
 }
 
-/// A span of time, and what clients got in it.
+/// A span of time, and the results of clients in that span.
 #[derive(Clone, Debug, Serialize)]
 pub struct Phase {
-    /// What happened.
+    /// Kind of the span.
     pub stretch: Stretch,
-    /// From the beginning, in seconds.
+    /// Start of the span, in seconds from the beginning.
     pub from_s: f64,
-    /// To, in seconds.
+    /// End of the span, in seconds.
     pub to_s: f64,
     /// Writes that were answered, a second.
     pub writes_per_s: f64,
@@ -109,26 +109,26 @@ pub struct Phase {
     pub origin_blocks_per_s: f64,
     /// The longest time in which no write was answered.
     pub longest_gap_ms: f64,
-    /// What the origin lacked at most, in bytes.
+    /// Most dirty bytes.
     pub dirty_bytes_max: u64,
-    /// The age of the oldest of it at most, in seconds.
+    /// Greatest age of the oldest dirty byte, in seconds.
     pub lag_s_max: f64,
     /// Copies of the log that took part at the end; none without a log.
     pub copies: u32,
 }
 
-/// What was seen at an instant, and since the one before.
+/// Observations at an instant, and since the sample before.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Sample {
-    /// When, in seconds.
+    /// Time of the sample, in seconds.
     pub at_s: f64,
     /// Writes that were answered, a second.
     pub writes_per_s: f64,
     /// 4 KiB blocks that the origin got, a second.
     pub origin_blocks_per_s: f64,
-    /// What the origin lacks, in bytes.
+    /// Dirty bytes.
     pub dirty_bytes: u64,
-    /// The age of the oldest of it, in seconds.
+    /// Age of the oldest dirty byte, in seconds.
     pub lag_s: f64,
     /// Copies of the log that take part; none without a log.
     pub copies: u32,

@@ -12,10 +12,10 @@ use std::rc::Rc;
 
 /// Buffers of the simulated daemon.
 const BUFFER_BYTES: usize = 64 << 20;
-/// Writes a second of a load that the origin takes, and of one beyond it.
+/// Writes a second of a load within the origin's speed, and of one beyond.
 const QUIET: u64 = 60;
 const BURST: u64 = 600;
-/// How long things go on, in seconds.
+/// Lengths of the stretches, in seconds.
 const QUIET_S: u64 = 15;
 const BURST_S: u64 = 30;
 const RECOVERY_S: u64 = 40;
@@ -23,16 +23,16 @@ const LOAD_S: u64 = 2;
 const ONE_DEVICE_S: u64 = 10;
 const AGAIN_S: u64 = 5;
 const THROUGH_S: u64 = 10;
-/// How often it is looked how the volume stands, and for how long at most.
+/// Interval of looks at the state of the volume, and time limit of these looks.
 const LOOK: Nanos = Nanos::from_millis(10);
 const LOOK_MAX: Nanos = Nanos::from_secs(60);
 
-/// Runs it with this seed.
+/// Runs the timeline with this seed.
 pub fn run(seed: u64) -> Result<Timeline, String> {
     run_dropping(seed, None)
 }
 
-/// As [`run`]; the origin loses the write of this number, counted from 1.
+/// Runs as [`run`]; the origin loses the write of this number, counted from 1.
 pub(super) fn run_dropping(seed: u64, dropped: Option<u64>) -> Result<Timeline, String> {
     let mut world = World::new(seed);
     let disks = Disks::new(&mut world, dropped)?;
@@ -57,11 +57,11 @@ pub(super) fn run_dropping(seed: u64, dropped: Option<u64>) -> Result<Timeline, 
     ended.unwrap_or_else(|| Err(format!("the simulation did not end: {outcome:?}")))
 }
 
-/// What is seen while it is played.
+/// Observations during the run.
 #[derive(Default)]
 struct Line {
     samples: Vec<Sample>,
-    /// A daemon that could not say how its volume stands.
+    /// Error of a daemon that could not report the state of its volume.
     error: Option<String>,
     spans: Vec<(Stretch, Nanos, Nanos)>,
 }
@@ -103,7 +103,7 @@ impl Played {
         }
     }
 
-    /// Notes what has happened since `from`.
+    /// Notes a stretch that began at `from` and ends now.
     fn note(&self, stretch: Stretch, from: Nanos) {
         let now = self.timer.now();
         self.line.borrow_mut().spans.push((stretch, from, now));

@@ -15,10 +15,10 @@ use std::rc::Rc;
 const SET_UP: &str = drill::WRITE_BACK;
 const ORIGIN: &str = "origin";
 const LOGS: [&str; 2] = ["log-a", "log-b"];
-/// What the origin is, and what logs and caches are on.
+/// Models of the origin, and of logs and caches.
 const DISK: &str = "ST3500320AS";
 const FLASH: &str = "X25-E";
-/// Random places of it are far apart for the heads.
+/// Size of the origin: random places are far apart for the heads.
 const ORIGIN_SIZE: Sectors = Sectors::from_mib(2048);
 const LOG_SIZE: Sectors = Sectors::from_mib(128);
 const CACHE_SIZE: Sectors = Sectors::from_mib(64);
@@ -33,8 +33,8 @@ pub(super) struct Disks {
 }
 
 impl Disks {
-    /// In `world`; the origin acknowledges the write of the number `dropped`, counted from 1,
-    /// and loses it.
+    /// Creates the disks in `world`; the origin acknowledges the write of the number `dropped`,
+    /// counted from 1, and loses it.
     pub(super) fn new(world: &mut World, dropped: Option<u64>) -> Result<Disks, String> {
         let config = modelled::configuration(SET_UP)?;
         let machine = modelled::machine(world, &config, |_, device| {
@@ -56,7 +56,7 @@ impl Disks {
         })
     }
 
-    /// A stage that they are on; nothing runs yet.
+    /// Returns a stage on these disks; nothing runs yet.
     pub(super) fn stage(self, local: Local<SimDriver>) -> Stage {
         Stage(Daemon::new(self.config, self.machine, local))
     }
@@ -76,13 +76,13 @@ impl Stage {
         self.0.config.volumes[0].max_lag.value.as_secs_f64()
     }
 
-    /// Starts the daemon; the volume.
+    /// Starts the daemon; returns the volume.
     pub(super) async fn start(&self) -> Result<BoxDevice, String> {
         let mut volumes = self.0.start().await?;
         Ok(volumes.remove(0))
     }
 
-    /// Ends it in order.
+    /// Ends the daemon in order.
     pub(super) async fn stop(&self) -> Result<(), String> {
         self.0.stop().await
     }
@@ -103,8 +103,8 @@ impl Stage {
         self.0.node()?.ask(request).await.map(drop)
     }
 
-    /// How the volume stands, and the blocks that the origin has got since the daemon started;
-    /// nothing while none runs.
+    /// The state of the volume, and the blocks that the origin has got since the daemon started;
+    /// none while no daemon runs.
     pub(super) async fn look(&self, now: Nanos) -> Result<Option<(Sample, u64)>, String> {
         match self.0.node() {
             Err(_) => Ok(None),

@@ -1,4 +1,4 @@
-//! A timeline holds what it promises, and a broken one is found.
+//! A timeline keeps its promises, and a broken one is found.
 
 use super::judge::judge;
 use super::play::{run, run_dropping};

@@ -68,7 +68,7 @@ fn writes_beyond_half_of_what_the_origin_takes_in_time_are_held_back() {
     // A header, a record each, and a note each but for the last.
     let owed = 1 + 40 * 2 + 39;
     assert_eq!(lane.sums.log_owed_max, owed);
-    // The oldest is 31 s old: this one would be stopped, and the log need not hold it.
+    // The oldest is 31 s old: this write would be stopped, and the log need not hold it.
     lane.write(ms(31_000), 99..199, true);
     assert_eq!((lane.sums.answered, lane.sums.log_owed_max), (15, owed));
     let (sums, end) = lane.finish();
@@ -107,7 +107,7 @@ fn what_is_owed_is_kept_in_bounded_memory() {
     );
 }
 
-/// What happens at a time.
+/// An event at a time.
 #[derive(Clone, Debug)]
 enum Event {
     Write(Range<u64>, bool),

@@ -42,8 +42,8 @@ fn observed(written: Written, origin: Service) -> Observed {
     }
 }
 
-/// So many writes of a block each second, for that many seconds, and a flush each second: of the
-/// volume, and of the trace.
+/// The advice of the volume and of the trace, for so many writes of a block each second, for that
+/// many seconds, and a flush each second.
 fn both(seconds: u64, writes_per_s: impl Fn(u64) -> u64) -> (WriteBack, WriteBack) {
     let mut writes = Writes::default();
     let mut collector = Collector::new(&Takes::Rate(RATE)).unwrap();
@@ -131,7 +131,7 @@ fn a_volume_and_a_trace_of_the_same_writes_have_the_same_verdict() {
 
 #[test]
 fn a_burst_that_the_log_takes_asks_for_a_log_as_large_as_that() {
-    // Six seconds at thrice what the origin takes: 1200 blocks are owed then.
+    // Six seconds at thrice the rate of the origin: 1200 blocks are dirty then.
     let (volume, trace) = both(600, |second| if second < 6 { 300 } else { 20 });
     for found in [&volume, &trace] {
         assert!(

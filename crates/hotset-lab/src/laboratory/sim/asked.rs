@@ -1,4 +1,4 @@
-//! What `hotset-lab sim` is asked for.
+//! Arguments of `hotset-lab sim`.
 
 use super::engine::Engine;
 use super::shown;
@@ -22,8 +22,8 @@ pub struct Sim {
     pub(super) traces: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) input: Input,
-    /// Policies: names of docs/policies.md, belady (the offline optimum), or all; auto and lru unless
-    /// given, with --mrc belady too, with --rank all
+    /// Policies: names of docs/policies.md, belady (the offline optimum), or all; auto and lru
+    /// unless given, with --mrc belady too, with --rank all
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = policy_name)]
     policy: Option<Vec<String>>,
     /// Pool sizes: bytes such as 16GiB, or shares of the trace's unique 4 KiB blocks such as 10% or
@@ -45,8 +45,8 @@ pub struct Sim {
     /// Print comma-separated values
     #[arg(long, conflicts_with = "engine")]
     pub(super) csv: bool,
-    /// Print miss-ratio curves: a row a size, a column a policy; from 0.1% to 100% unless --size says
-    /// otherwise
+    /// Print miss-ratio curves: a row a size, a column a policy; from 0.1% to 100% unless --size
+    /// says otherwise
     #[arg(long, conflicts_with_all = ["engine", "csv"])]
     pub(super) mrc: bool,
     /// Rank the policies by their mean miss ratio, and compare them with lru and belady

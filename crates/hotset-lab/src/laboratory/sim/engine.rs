@@ -19,7 +19,7 @@ pub struct Engine {
     #[arg(long, value_name = "MODEL", default_value = "Nytro 400", value_parser = drive,
           requires = "engine")]
     pub(super) ssd: Drive,
-    /// How volumes use the pool: write-through, write-around, pass-through
+    /// The volumes' use of the pool: write-through, write-around, pass-through
     #[arg(long, value_name = "MODE", value_delimiter = ',', default_value = "write-through",
           value_parser = mode, requires = "engine")]
     pub(super) mode: Vec<Mode>,
@@ -30,7 +30,7 @@ pub struct Engine {
     /// Bytes a second that may be promoted; no limit unless given
     #[arg(long, value_name = "SIZE", value_parser = Bytes::parse, requires = "engine")]
     pub(super) fill_rate: Option<Bytes>,
-    /// Send the requests so many times as fast as they were recorded
+    /// Send the requests so many times as fast as recorded
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = command::traces::speed,
           requires = "engine", conflicts_with = "depth")]
     pub(super) speed: f64,

@@ -1,4 +1,4 @@
-//! What both simulators ask for and show alike.
+//! Common arguments and output of both simulators.
 
 use baselines::registry::POLICIES;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -27,7 +27,7 @@ pub(super) fn threads(asked: Option<u32>) -> usize {
     }
 }
 
-/// On standard error, and only if that is a terminal.
+/// A progress bar on standard error, and only on a terminal.
 pub(super) fn progress(cells: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} cells, {eta} left {wide_msg}");
     ProgressBar::new(cells).with_style(style.expect("a sound template"))

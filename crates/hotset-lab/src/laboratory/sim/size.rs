@@ -5,9 +5,9 @@ use std::str::FromStr;
 use tracesim::Size;
 
 const BLOCK_BYTES: u64 = 4096;
-/// By which a range goes on unless given.
+/// Default factor of a range.
 const FACTOR: f64 = 2.0;
-/// Sizes of a range.
+/// Most sizes of a range.
 const SIZES_MAX: usize = 1000;
 
 /// One size, or those of a range.
@@ -42,7 +42,7 @@ impl FromStr for Sizes {
     }
 }
 
-/// From `from` on by `factor`, and `to`.
+/// The sizes of a range: from `from` on by `factor`, and `to`.
 fn range(from: f64, to: f64, factor: f64, size: impl Fn(f64) -> Size) -> Option<Vec<Size>> {
     if from > to || factor.is_nan() || factor <= 1.0 {
         return None;

@@ -1,4 +1,4 @@
-//! What every drawing has.
+//! Common parts of every drawing.
 
 use std::error::Error;
 

@@ -1,4 +1,4 @@
-//! Lines over one axis, and levels that were printed of all of it.
+//! Lines over one axis, and the published levels of a whole run.
 
 use super::drawn::{Drawn, SIZE, TEXT};
 use crate::report::short::short;
@@ -68,7 +68,7 @@ pub(super) fn lines((x, y): (&str, &str), series: &[Series], levels: &[&Row]) ->
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
-/// Names of the lines above them, in as many rows as it takes; where the plot begins.
+/// Draws the names of the lines above them, in as many rows as needed; returns the top of the plot.
 fn names(root: &Area<'_>, series: &[Series]) -> Result<i32, Box<dyn Error>> {
     let (mut x, mut y) = (12, 12);
     for line in series {

@@ -1,4 +1,4 @@
-//! Charts of figures: what was printed and ours on one axis, and how far they are apart.
+//! Charts of figures: published values and ours on one axis, and their distance.
 
 use super::drawn::{Drawn, SIZE, TEXT};
 use advise::page::{FIRST, GRID, INK, MARK, PAPER, SECOND};
@@ -10,7 +10,7 @@ use plotters::prelude::*;
 /// A row of [`agreement`], and a bar of [`beside`].
 const ROW_PIXELS: u32 = 20;
 const BAR_PIXELS: u32 = 13;
-/// Where figures begin, right of their names.
+/// Left edge of the figures, right of their names.
 const LEFT: i32 = 200;
 /// The unit of ratios, which [`agreement`] shows better.
 const RATIO: &str = "ratio";
@@ -28,8 +28,8 @@ pub(super) fn units(finished: &Finished) -> Vec<String> {
     units
 }
 
-/// What was printed and ours of every figure in one unit: two bars each, and over ours the
-/// span of the seeds.
+/// Published value and ours of every figure in one unit: two bars each, and over ours the span of
+/// the seeds.
 pub(super) fn beside(finished: &Finished, unit: &str) -> Drawn {
     let rows: Vec<&Row> = finished
         .rows
@@ -86,7 +86,8 @@ pub(super) fn beside(finished: &Finished, unit: &str) -> Drawn {
     Ok(svg)
 }
 
-/// Filled with the colour of what it is worth, or hollow if it is worth nothing.
+/// Style of a figure's mark: filled with the colour of its worth, or hollow for an unidentifiable
+/// figure.
 fn style(row: &Row) -> ShapeStyle {
     match (row.met, row.status) {
         (Some(false), _) => MARK.filled(),
@@ -138,13 +139,13 @@ fn legend(root: &Area, entries: &[(&str, ShapeStyle)]) -> Result<(), Box<dyn std
     Ok(())
 }
 
-/// How many times what was printed, as a power of two within one screen.
+/// Base-2 logarithm of ours over the published value, limited to one screen.
 pub(super) fn ratio(published: f64, ours: f64) -> Option<f64> {
     let ratio = ours / published;
     (ratio > 0.0 && ratio.is_finite()).then(|| ratio.log2().clamp(-2.0, 2.0))
 }
 
-/// A line for each figure: how many times what was printed came out.
+/// A line for each figure: ours as a multiple of the published value.
 pub(super) fn agreement(finished: &Finished) -> Drawn {
     let rows: Vec<_> = finished
         .rows
