@@ -37,7 +37,7 @@ impl Inbox {
         (self.buf, self.bytes) = (Some(buf), INBOX_BYTES);
     }
 
-    /// What has not been used.
+    /// The unused bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.buf {
             Some(buf) => &buf[self.start..self.end],
@@ -51,7 +51,7 @@ impl Inbox {
         self.start += n;
     }
 
-    /// Runs `parse` on the unused bytes and marks what it takes as used.
+    /// Runs `parse` on the unused bytes and marks the parsed ones as used.
     pub(crate) fn parse<T>(&mut self, parse: impl FnOnce(&mut &[u8]) -> T) -> T {
         let mut rest = self.bytes();
         let before = rest.len();

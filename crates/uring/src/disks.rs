@@ -1,4 +1,4 @@
-//! The disks that one shard has used, as its ring knows them.
+//! The disks that one shard has used, with their names in its ring.
 //!
 //! A key names a disk for as long as any operation of this shard is on it,
 //! even when the host has given its number to another target.
@@ -122,7 +122,7 @@ impl Disks {
             if let Ok(key) = u32::try_from(key)
                 && key < *registered
             {
-                // A failure leaves the file open in the ring until it ends.
+                // After a failure, the file stays open in the ring until the ring ends.
                 let _ = ring.io.submitter().register_files_update(key, &[-1]);
             }
             false

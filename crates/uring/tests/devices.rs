@@ -3,7 +3,7 @@
 //!
 //!     URING_TEST_DEVICES    paths, which are overwritten: each must conform
 //!     URING_TEST_DOOMED     a path, which is overwritten
-//!     URING_TEST_DOOM       a shell command after which it fails or is gone
+//!     URING_TEST_DOOM       a shell command that makes that device fail or go
 
 mod common;
 

@@ -9,15 +9,15 @@
 pub struct Coverage {
     /// Everything before this is answered.
     prefix: u32,
-    /// Answered pieces `[start, end)` beyond it: sorted, neither touching nor
-    /// overlapping. Empty as long as the server answers in order.
+    /// Answered pieces `[start, end)` beyond the prefix: sorted, neither touching nor overlapping.
+    /// Empty as long as the server answers in order.
     islands: Vec<(u32, u32)>,
 }
 
 /// Why a piece is not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadPiece {
-    /// It overlaps an earlier piece.
+    /// The piece overlaps an earlier one.
     Overlap,
     /// The answer is scattered into more pieces than [`ISLANDS_MAX`].
     Scattered,
@@ -61,7 +61,7 @@ impl Coverage {
         Ok(())
     }
 
-    /// Whether all of the first `len` bytes are answered.
+    /// True if all of the first `len` bytes are answered.
     pub fn is_whole(&self, len: u32) -> bool {
         self.prefix == len
     }

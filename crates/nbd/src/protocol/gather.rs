@@ -44,7 +44,7 @@ impl<const N: usize> Gather<N> {
         Some(self.held)
     }
 
-    /// Whether part of a message is held.
+    /// True if part of a message is held.
     pub fn is_partial(&self) -> bool {
         self.len > 0
     }

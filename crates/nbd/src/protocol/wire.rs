@@ -140,7 +140,7 @@ pub mod cmd {
     pub const CACHE: u16 = 5;
     /// Write zeroes.
     pub const WRITE_ZEROES: u16 = 6;
-    /// Report what is allocated.
+    /// Report the allocated parts.
     pub const BLOCK_STATUS: u16 = 7;
 }
 

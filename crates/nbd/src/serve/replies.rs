@@ -17,9 +17,9 @@ pub(super) struct Replies {
     /// Frames ever queued in `frames` and ever sent from it.
     queued_total: Cell<u64>,
     sent_total: Cell<u64>,
-    /// Something to send, or a reason to stop.
+    /// Notified of frames to send, or of a reason to stop.
     pub(super) unsent: Signal,
-    /// Something was sent.
+    /// Notified when a send has ended.
     pub(super) sent: Signal,
 }
 

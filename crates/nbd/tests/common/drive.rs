@@ -1,5 +1,5 @@
-//! Feeds bytes that nobody vouches for to both sides of the protocol, for the
-//! deterministic test and the fuzz targets. A violated assertion is a bug.
+//! Feeds arbitrary bytes to both sides of the protocol, for the deterministic test and the fuzz
+//! targets. A violated assertion is a bug.
 
 use nbd::protocol::client_handshake::{self, ClientHandshake};
 use nbd::protocol::export::{BlockSizes, ExportInfo, Features};
@@ -103,7 +103,7 @@ fn check(session: &Session, command: Command) {
     }
 }
 
-/// A server of unknown intent against the client; how many events it caused.
+/// Runs a server of unknown intent against the client; returns the number of its events.
 pub fn client(bytes: &[u8]) -> usize {
     let mut events = 0;
     let Some((mode, cut, bytes)) = mode(bytes) else {

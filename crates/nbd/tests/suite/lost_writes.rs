@@ -54,7 +54,7 @@ fn address() -> Address {
     Address::Unix("/run/nbd".into())
 }
 
-/// Clients of one export, and what makes its device lose writes.
+/// Clients of one export, and the switch that makes its device lose writes.
 struct Clients {
     local: Local<SimDriver>,
     lost: Rc<Cell<bool>>,

@@ -45,7 +45,8 @@ pub fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
 pub struct Loop(String);
 
 impl Loop {
-    /// Prints why and returns `None` where this machine does not allow it.
+    /// A loop device over `file`. Prints the cause and returns `None` where this machine does not
+    /// allow one.
     pub fn attach(file: &Path, options: &[&str]) -> Option<Loop> {
         let file = file.to_str().unwrap();
         let arguments = [&["--find", "--show"], options, &[file]].concat();
@@ -79,7 +80,8 @@ impl Drop for Loop {
 pub struct Mount(TempDir);
 
 impl Mount {
-    /// Prints why and returns `None` where this machine does not allow it.
+    /// A mounted file system. Prints the cause and returns `None` where this machine does not allow
+    /// one.
     pub fn new(kind: &str, options: &str) -> Option<Mount> {
         let dir = directory();
         let at = dir.path().to_str().unwrap();

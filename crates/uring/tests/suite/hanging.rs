@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use uring::{DiskOptions, UringDriver};
 
 const BYTES: u64 = 64 << 20;
-/// What takes longer hangs.
+/// Longest time of a call that does not hang.
 const SOON: Nanos = Nanos::from_secs(60);
 /// More than the kernel has workers for by default.
 const READS: u64 = 200;
 
-/// A file whose reads and writes a process serves.
+/// A file on FUSE: a process serves its reads and writes.
 struct Mount {
     path: PathBuf,
     server: Child,
@@ -97,7 +97,7 @@ fn a_file_system_that_hangs_blocks_itself_alone() {
     let (sound, _) = host.open_disk(file(&dir, BYTES), &options).unwrap();
     let (mesh, opener) = (Mesh::new(1), host.clone());
     let mount = std::sync::Arc::new(mount);
-    // A shard that stalls with it would stall for ever, and fail no test.
+    // A shard that hangs with the mount would hang for ever, and fail no test.
     let (_over, watch) = std::sync::mpsc::channel::<()>();
     let hung = std::sync::Arc::downgrade(&mount);
     std::thread::spawn(move || {
