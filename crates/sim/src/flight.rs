@@ -1,10 +1,9 @@
-//! Operations in flight: a slab whose slots are used again, so that steady
-//! traffic allocates nothing.
+//! Operations in flight: a slab with slots used again, so that steady traffic allocates nothing.
 
 use crate::fault::Strike;
 use block::{Op, Token};
 
-/// Names an operation in flight; stale once it has completed.
+/// Identifier of an operation in flight; stale once the operation has completed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FlightId {
     slot: u32,
@@ -35,9 +34,9 @@ pub(crate) struct Flight {
     /// Its number in order of submission.
     pub number: u64,
     pub op: Op,
-    /// What the fault plan holds for it.
+    /// The fault plan's strike on the operation.
     pub strike: Strike,
-    /// Of a flush: it covers the writes acknowledged before this one.
+    /// Of a flush: covers the writes acknowledged before this one.
     pub covers: u64,
     /// Its shard has had its answer; its bytes have not landed.
     pub answered: bool,

@@ -1,4 +1,4 @@
-//! What happened, as one number, and as text for a seed that failed.
+//! The events of a world, as one number, and as text for a seed that failed.
 //!
 //! Invariants:
 //!     every event enters the hash, with its time, in order
@@ -34,7 +34,7 @@ pub enum Event {
     Complete { op: u64, value: u64 },
     /// An operation fails.
     Fail { op: u64, kind: Kind },
-    /// A fault strikes: its class, its target, and where on it.
+    /// A fault strikes: its class, its target, and its place there.
     Fault {
         class: crate::fault::Class,
         target: TargetId,
