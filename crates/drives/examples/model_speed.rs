@@ -1,4 +1,4 @@
-//! How fast the models run: simulated seconds a wall second for 16 hard disks,
+//! Speed of the models: simulated seconds a wall second for 16 hard disks,
 //! each with 32 random 4 KiB reads in flight.
 //!
 //! `cargo run --release -p drives --example model_speed`

@@ -47,7 +47,7 @@ pub struct Client {
 pub struct Standing(Rc<Link>);
 
 impl Standing {
-    /// Why the export that answered last is another than the client was opened on.
+    /// Reason for which the last server's export is another than at the opening.
     pub fn other(&self) -> Option<String> {
         self.0.other.borrow().clone()
     }
@@ -64,7 +64,7 @@ impl Standing {
         self.0.losses.get()
     }
 
-    /// Why requests wait or fail; `None` while the export answers.
+    /// Reason for which requests wait or fail; `None` while the export answers.
     pub fn trouble(&self) -> Option<String> {
         self.0.trouble()
     }
@@ -326,7 +326,7 @@ impl Device for Client {
             .map_err(|e| e.on(self.geometry.name.to_string()))
     }
 
-    /// Without TRIM on the server's side this does nothing.
+    /// Does nothing without TRIM on the server's side.
     async fn discard(&self, extent: Extent) -> IoResult {
         self.geometry.check(extent)?;
         self.check_writable()?;

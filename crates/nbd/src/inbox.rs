@@ -28,7 +28,7 @@ impl Inbox {
         }
     }
 
-    /// Asks for [`INBOX_BYTES`] from now on.
+    /// Receives [`INBOX_BYTES`] at a time from now on.
     pub(crate) async fn widen(&mut self) {
         let mut buf = self.pool.take(INBOX_BYTES);
         let left = self.bytes().len();
@@ -69,7 +69,7 @@ impl Inbox {
         n
     }
 
-    /// Receives more, once everything is used. False at the end of the stream.
+    /// Receives more, once all bytes are used. False at the end of the stream.
     ///
     /// If this future is dropped, the bytes of that receive are lost.
     pub(crate) async fn fill(&mut self, stream: &impl Stream) -> IoResult<bool> {

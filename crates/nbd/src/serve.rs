@@ -70,7 +70,7 @@ impl<D: Device> Server<D> {
         self.serve_with(listener, listening).await;
     }
 
-    /// As [`Server::serve`], with TLS of the listener's own, until that is closed.
+    /// Serves as [`Server::serve`] does, with TLS of the listener's own, until that is closed.
     pub async fn serve_with<L: Listener>(self: &Rc<Self>, listener: L, listening: Rc<Listening>) {
         let door = self.doors.open();
         let stopping = || (self.stopping.get() || listening.closed.get()).then_some(());

@@ -180,7 +180,7 @@ impl Step {
     }
 }
 
-/// Has steps of handshakes done elsewhere, one at a time, so that strangers cost clients nothing.
+/// Runs steps of handshakes elsewhere, one at a time, so that strangers cost clients nothing.
 pub type Worker = Rc<dyn Fn(Step) -> Pin<Box<dyn Future<Output = Step>>>>;
 
 /// A stream under TLS.
@@ -242,7 +242,7 @@ impl<S: Stream> TlsStream<S> {
         RefMut::map(session, |session| session.as_mut().expect("it is here"))
     }
 
-    /// Has memory for many records at a time from now on.
+    /// Takes memory for many records at a time from now on.
     pub(crate) fn widen(&mut self) {
         self.records_bytes = RECORDS_BYTES;
     }

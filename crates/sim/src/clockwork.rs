@@ -1,5 +1,5 @@
-//! When disk operations are served: fixed spans, or service-time models, which
-//! are advanced at every event of theirs.
+//! Times at which disk operations are served: fixed spans, or service-time models, which are
+//! advanced at each of their events.
 
 use crate::flight::FlightId;
 use crate::plan::check_span;

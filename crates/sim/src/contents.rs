@@ -111,7 +111,7 @@ impl Contents {
         }
     }
 
-    /// From now on logical blocks have this size.
+    /// Sets the size of logical blocks from now on.
     pub fn set_block(&mut self, block: Sectors) {
         self.block = block;
     }

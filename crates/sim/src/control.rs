@@ -57,13 +57,12 @@ impl Control {
         self.send(Command::Hang(disk));
     }
 
-    /// Lets the stuck operations of a disk complete, or a stalled stream, named
-    /// by either end, go on.
+    /// Releases the stuck operations of a disk, or a stalled stream, named by either end.
     pub fn release(&self, target: TargetId) {
         self.send(Command::Release(target));
     }
 
-    /// Makes a disk lose its volatile writes, as in a power cut, and go on: as a server that is
+    /// Makes a disk lose its volatile writes, as in a power cut, and continue: as a server that is
     /// killed and found again, or a kernel that cannot write back. Operations in flight are carried
     /// out. If any write was lost, the next flush to end fails, and later flushes do not report the
     /// loss.
@@ -71,9 +70,9 @@ impl Control {
         self.send(Command::Forget(disk));
     }
 
-    /// From now on no shard runs for `span`, while the clock does: a signal, a freezer or a
-    /// suspended machine. Of the operations that end meanwhile some wait to be noticed, as those
-    /// that hardware carries out. The others are served no further before the shards run.
+    /// Stops all shards for `span`, while the clock runs: a signal, a freezer or a suspended
+    /// machine. Of the operations that end meanwhile some wait to be noticed, as those that
+    /// hardware carries out. The others are served no further before the shards run.
     pub fn pause(&self, span: Nanos) {
         self.send(Command::Pause(span));
     }

@@ -34,7 +34,7 @@ pub enum Keep {
 /// A disk to be.
 #[derive(Clone, Debug)]
 pub struct DiskSpec {
-    /// Its shape. A disk that is not `volatile` makes every write durable.
+    /// Shape of the disk. A disk that is not `volatile` makes every write durable.
     pub geometry: Geometry,
     /// Service time of operations.
     pub service: Service,
@@ -141,7 +141,7 @@ impl Disk {
         self.powered && self.plugged
     }
 
-    /// Which sectors `op` is about, checked.
+    /// The sectors of `op`, checked.
     #[inline]
     pub fn check(&self, op: &Op) -> IoResult<Extent> {
         let geometry = &self.geometry;
@@ -264,7 +264,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Of the blocks that a write in flight is about to change, a read sees some
+    /// Mixes a write in flight into a read: of the blocks about to change, the read sees some
     /// already changed.
     fn mix_in(&self, extent: Extent, buf: &mut [u8], write: &Op, rng: &mut Rng) {
         let both = extent_of(write).intersect(extent);
@@ -330,7 +330,7 @@ impl Disk {
 
     fn discard(&mut self, extent: Extent, strike: Strike, ledger: &mut Ledger) -> IoResult {
         self.fail(strike, extent, ledger)?;
-        // The bytes read as anything from now on: here as zeroes, or as before.
+        // The bytes may read as any value from now on: here as zeroes, or as before.
         if ledger.rng.below(2) == 0 {
             self.heal(extent);
             let pieces = self.pieces(extent, None);
@@ -415,7 +415,7 @@ impl Disk {
         self.settle(landing, survival, spoiled, ledger);
     }
 
-    /// Loses the volatile writes; the disk goes on.
+    /// Loses the volatile writes; the disk continues.
     pub fn forget(&mut self, survival: Option<Survival>, ledger: &mut Ledger) {
         ledger.strike(Class::Forgotten, self.target, 0);
         if let Some(contents) = &self.contents {

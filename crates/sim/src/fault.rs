@@ -24,7 +24,7 @@ pub enum Class {
     Error,
     /// A read met a latent bad sector.
     LatentSector,
-    /// A bit changed on its way in or out.
+    /// A bit changed in transfer.
     BitFlip,
     /// A write landed elsewhere and was acknowledged.
     Misdirected,
@@ -106,7 +106,7 @@ pub enum Point {
     Step(u64),
 }
 
-/// Which operations of a disk a rule looks at.
+/// Operations of a disk that a rule looks at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ops {
     /// Reads.
@@ -197,9 +197,9 @@ pub struct Outage {
 /// One way of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// From the end that connected.
+    /// Bytes from the end that connected.
     ToListener,
-    /// From the end that accepted.
+    /// Bytes from the end that accepted.
     FromListener,
 }
 
@@ -220,7 +220,7 @@ pub struct StreamRule {
     /// The n-th connection of the world, counted from 0 over its life; `None`
     /// is every one.
     pub connection: Option<u64>,
-    /// Which way.
+    /// Direction of the bytes.
     pub direction: Direction,
     /// After how many bytes.
     pub byte: u64,
@@ -233,11 +233,11 @@ pub struct StreamRule {
 pub struct PowerCut {
     /// The domain; `None` is all of them.
     pub domain: Option<Domain>,
-    /// When.
+    /// Time of the cut.
     pub at: Point,
 }
 
-/// Everything that will go wrong.
+/// All faults of a run.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Plan {
     /// Faults of single disk operations. An operation may be struck by several.
@@ -344,7 +344,7 @@ impl ActiveRule {
 /// A fault that struck.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Landed {
-    /// When.
+    /// Time of the fault.
     pub at: Nanos,
     /// Class of the fault.
     pub class: Class,
@@ -363,7 +363,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Number of places remembered; the counts go on.
+    /// Number of places remembered; the counts have no limit.
     pub const LANDED_MAX: usize = 1 << 16;
 
     /// Count of the faults of this class.
@@ -371,7 +371,7 @@ impl Tally {
         self.counts[class as usize]
     }
 
-    /// Where the first [`Tally::LANDED_MAX`] struck, in order of time.
+    /// Places of the first [`Tally::LANDED_MAX`] faults, in order of time.
     pub fn landed(&self) -> &[Landed] {
         &self.landed
     }
@@ -404,7 +404,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Where a misdirected write of `extent` goes: other sectors of the same disk.
+/// Place of a misdirected write of `extent`: other sectors of the same disk.
 pub(crate) fn elsewhere(extent: Extent, disk: Extent, block: u64, rng: &mut Rng) -> Lba {
     let places = (disk.len.0 - extent.len.0) / block + 1;
     let here = extent.start.0 / block;

@@ -37,7 +37,7 @@ impl<E> EventHeap<E> {
         self.entries.push(Entry { at, tie, event });
     }
 
-    /// When the first event is due.
+    /// Time of the first event.
     #[inline]
     pub fn next_at(&self) -> Option<Nanos> {
         self.entries.peek().map(|e| e.at)

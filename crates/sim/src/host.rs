@@ -20,8 +20,7 @@ pub struct Budget {
     pub time_max: Nanos,
     /// Turns of shards in one run.
     pub turns_max: u64,
-    /// Turns of shards without time passing: more of them are taken for a
-    /// shard that spins.
+    /// Turns of shards without time passing: more of them count as a spinning shard.
     pub turns_per_instant_max: u64,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Piece {
     pub page: u64,
     /// Bit `i`: sector `i` of the page is new.
     pub mask: u8,
-    /// Meaningful where the mask says so.
+    /// The bytes, valid in the sectors of the mask.
     pub bytes: Page,
 }
 

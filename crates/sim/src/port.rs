@@ -20,14 +20,14 @@ use crate::world::{self, Target, World};
 use block::{Answer, IoError, IoResult, Kind, Nanos, Op, Payload, Request, Tag, TargetId, Token};
 use std::collections::BTreeMap;
 
-/// A request on its way to a server.
+/// A request of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Asked {
     /// The client's name for the request.
     pub id: u64,
     /// The request.
     pub request: Request,
-    /// Of a write: its bytes.
+    /// The bytes of a write.
     pub data: Vec<u8>,
 }
 
@@ -61,14 +61,14 @@ pub(crate) enum Due {
     Answered { port: u32, number: u64 },
 }
 
-/// An answer on its way to its client.
+/// An answer before it reaches its client.
 struct Answered {
     id: u64,
     result: Result<(), Kind>,
     data: Vec<u8>,
 }
 
-/// Where a tag stands.
+/// Stage of a tag.
 enum Stage {
     New,
     Waiting(FlightId),
@@ -84,7 +84,7 @@ pub(crate) struct Port {
     client: Box<dyn Client>,
     queue: Vec<Asked>,
     tags: Vec<Stage>,
-    /// Answers on their way, by their order.
+    /// Answers not yet at their clients, by their order.
     answers: BTreeMap<u64, Answered>,
     answered: u64,
     open: bool,
@@ -132,7 +132,7 @@ impl Port {
         &mut self.tags[usize::from(tag.0)]
     }
 
-    /// Everything that has no answer is with the queue again.
+    /// Returns all unanswered requests to the queue.
     fn reissue(&mut self) {
         for stage in &mut self.tags {
             match std::mem::replace(stage, Stage::New) {

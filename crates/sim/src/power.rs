@@ -128,8 +128,8 @@ impl World {
         self.paused = now..self.paused.end.max(now + span);
     }
 
-    /// When an operation that has been served ends, if not now: half of them are of threads, which
-    /// were paused too.
+    /// Time at which a served operation ends, if not now: half of the operations are of threads,
+    /// which were paused too.
     pub(crate) fn after_pause(&mut self) -> Option<Nanos> {
         let (now, paused) = (self.ledger.now, &self.paused);
         let ends = paused.end + now.since(paused.start);

@@ -67,7 +67,7 @@ pub(crate) enum Due {
     Fin { pipe: u32 },
     /// The sending end learns that its peer no longer receives.
     Reset { pipe: u32 },
-    /// A stalled pipe goes on.
+    /// A stalled pipe continues.
     Resume { pipe: u32 },
     /// A connection breaks.
     Break { pipe: u32 },
@@ -288,7 +288,7 @@ impl World {
 
     fn answer(&mut self, connect: FlightId, end: Option<u32>) {
         let Some(flight) = self.flights.get(connect) else {
-            // Whoever asked is dead.
+            // The shard that asked is dead.
             if let Some(end) = end {
                 self.break_pipes(end);
             }

@@ -12,8 +12,7 @@ use block::{Kind, Nanos, ShardId, TargetId};
 use std::collections::VecDeque;
 use std::fmt;
 
-/// One thing that happened in the world. Operations are named by their number
-/// in order of submission.
+/// An event of the world. Operations are named by their number in order of submission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the fields are named for what they hold")]
 pub enum Event {

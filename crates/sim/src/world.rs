@@ -32,7 +32,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// The sort of a target, and its index in that sort.
+/// The kind of a target, and its index among those of its kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
     Disk(u32),
@@ -49,7 +49,7 @@ pub(crate) enum Due {
     Served(FlightId),
     /// A service-time model wants to be advanced.
     Model(u32),
-    /// A disk operation that was delayed or stuck goes on.
+    /// A disk operation that was delayed or stuck continues.
     Released(FlightId),
     /// The plan acts.
     Act(u32),
@@ -229,7 +229,7 @@ impl World {
         self.ledger.now
     }
 
-    /// A number that stands for everything that has happened.
+    /// The hash of all events so far.
     pub fn trace_hash(&self) -> u64 {
         self.ledger.trace.hash()
     }

@@ -56,7 +56,7 @@ impl<W: Write + Send> Writer<W> {
         })
     }
 
-    /// Writes what is encoded elsewhere; `path` is for error messages only.
+    /// Writes records encoded elsewhere; `path` is for error messages only.
     pub fn elsewhere(path: &Path, rows: Box<dyn Rows<W> + Send>) -> Writer<W> {
         Writer {
             path: path.to_path_buf(),

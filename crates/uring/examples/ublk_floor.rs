@@ -18,7 +18,7 @@ const DEPTH: u16 = 64;
 const REQUEST_BYTES: usize = 64 << 10;
 const SIZE: Sectors = Sectors((64 << 20) / SECTOR_BYTES);
 const BLOCK: usize = 4096;
-/// Of `user_data`: the read of a tag's request, rather than its command.
+/// Bit of `user_data` for the read of a tag's request, rather than its command.
 const READ: u64 = 1 << 16;
 
 fn main() {

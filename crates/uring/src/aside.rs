@@ -66,7 +66,7 @@ pub struct Worker(Arc<Handle>);
 struct Handle(Arc<Queue>);
 
 struct Queue {
-    /// Nothing once the worker is to end.
+    /// Pending work; `None` once the worker is to end.
     work: Mutex<Option<Vec<Work>>>,
     more: Condvar,
 }

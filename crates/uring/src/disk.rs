@@ -346,7 +346,7 @@ fn extent_of(disk: &Disk, op: &Op) -> IoResult<Extent> {
     Ok(extent)
 }
 
-/// Where a read puts its bytes.
+/// Address to which a read moves its bytes.
 #[inline]
 fn start_of(buf: &mut Buf, bounce: &mut Option<Box<Bounce>>) -> *mut u8 {
     match bounce {
@@ -355,7 +355,7 @@ fn start_of(buf: &mut Buf, bounce: &mut Option<Box<Bounce>>) -> *mut u8 {
     }
 }
 
-/// Where a write takes its bytes from.
+/// Address from which a write takes its bytes.
 #[inline]
 fn source_of(data: &Shared, bounce: &mut Option<Box<Bounce>>) -> *const u8 {
     match bounce {

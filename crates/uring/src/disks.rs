@@ -13,8 +13,8 @@ use io_uring::squeue;
 use slab::Slab;
 use std::sync::Arc;
 
-/// Disks that a ring knows as registered files; further ones work as well,
-/// a little slower.
+/// Number of disks that a ring knows as registered files; further disks work as well, a little
+/// slower.
 pub(crate) const REGISTERED_MAX: u32 = 256;
 
 const UNKNOWN: usize = usize::MAX;

@@ -75,7 +75,7 @@ struct Slot {
 }
 
 enum Work {
-    /// On the disk with this key in `disks`.
+    /// An operation on the disk with this key in `disks`.
     Disk(usize, DiskOp),
     Stream(StreamOp),
     Port(PortOp),
@@ -358,8 +358,8 @@ impl UringDriver {
         });
     }
 
-    /// Has the ring end its waits when the waker's event is signalled; false if
-    /// the ring has no room for that now.
+    /// Arms the ring to end its waits when the waker's event is signalled; false if the ring has no
+    /// room for that now.
     fn arm_wake(&mut self) -> bool {
         if !self.wake_is_armed {
             // Each signal completes the poll once, and the poll stays armed: the event is never

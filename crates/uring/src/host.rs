@@ -64,8 +64,8 @@ impl Uring {
         self.add_disk(open::open(path.as_ref(), options)?)
     }
 
-    /// As [`Uring::open_disk`], for a task: its shard goes on meanwhile, however long
-    /// the file system takes.
+    /// Opens a disk as [`Uring::open_disk`] does, for a task: its shard runs on meanwhile, however
+    /// long the file system takes.
     ///
     /// Also `Timeout` if an earlier call for this path has not ended.
     pub async fn open_disk_aside(
@@ -115,8 +115,8 @@ impl Uring {
         self.insert(Target::Port(Arc::new(Port::open(info)?)))
     }
 
-    /// As [`control::ublk_control`], for a task: its shard goes on meanwhile, and may have to
-    /// serve the device for the command to end.
+    /// Carries out a command as [`control::ublk_control`] does, for a task: its shard runs on
+    /// meanwhile, and may have to serve the device for the command to end.
     pub async fn ublk_control_aside(
         &self,
         command: ublk::Control,
@@ -126,7 +126,7 @@ impl Uring {
         asking.map_err(|cause| errno::error(cause, what))?.await
     }
 
-    /// Does `work`, which may wait for a file system, for a task: its shard goes on meanwhile.
+    /// Does `work`, which may wait for a file system, for a task: its shard runs on meanwhile.
     pub async fn aside<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,

@@ -38,7 +38,7 @@ impl Arena {
         }
     }
 
-    /// Which registered buffer holds the bytes at `ptr`, if any.
+    /// The registered buffer that holds the bytes at `ptr`, if any.
     pub(crate) fn index_of(&self, ptr: *const u8) -> Option<u16> {
         let at = (ptr as usize).wrapping_sub(self.base);
         (at < self.bytes).then_some((at / REGISTERED_BYTES_MAX) as u16)

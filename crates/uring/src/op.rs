@@ -7,7 +7,7 @@ use block::IoResult;
 
 /// The next step after an answer of the kernel.
 pub(crate) enum Step {
-    /// Ask again; the operation's next entry goes on where this one ended.
+    /// Ask again; the operation's next entry continues where this one ended.
     Again,
     /// The operation has ended.
     Done(IoResult<u64>),

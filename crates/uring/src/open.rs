@@ -1,5 +1,5 @@
 //! Opens a file or block device as a disk: its conditions, its shape, and one clear error for each
-//! thing that can be wrong, with its remedy.
+//! possible fault, with its remedy.
 
 use crate::aside;
 use crate::errno;
@@ -42,9 +42,9 @@ pub(crate) struct Disk {
     /// A file of FUSE or of the network: the file system may block the caller, even where a call
     /// asks not to wait.
     pub(crate) may_block: bool,
-    /// Where in memory direct I/O may begin: multiples of this.
+    /// Alignment in memory of direct I/O, in bytes.
     pub(crate) memory_align: usize,
-    /// Which way to zero works here; see `disk::Zeroing`.
+    /// The way to zero that works here; see `disk::Zeroing`.
     pub(crate) zeroing: AtomicU8,
     lost: AtomicBool,
     closed: AtomicBool,
@@ -234,7 +234,7 @@ pub fn claim(file: &File) -> IoResult {
 struct Limits {
     /// Addresses and lengths are multiples of this many bytes.
     block_bytes: u64,
-    /// The block to offer if the caller does not say.
+    /// The block to offer if the caller chooses none.
     preferred: Sectors,
     memory_align: usize,
 }
@@ -261,8 +261,8 @@ fn file_limits(file: &File, buffered: bool) -> IoResult<Limits> {
              ask for buffered I/O",
         )),
         Some((memory, offset)) => limits(offset.into(), memory as usize),
-        // A file system that does not say: a page suits every one, and one
-        // that can do with less may be configured so.
+        // A file system that reports nothing: a page suits every one, and a smaller block may be
+        // configured where possible.
         None => Ok(Limits {
             block_bytes: SECTOR_BYTES,
             preferred: Sectors(8),
@@ -316,7 +316,7 @@ const ANSWER_AT_ONCE: [libc::c_long; 5] = [
     libc::TMPFS_MAGIC,
 ];
 
-/// The kind of a file's file system; zero if the system does not say.
+/// The kind of a file's file system; zero if unknown.
 fn file_system_of(file: &File) -> libc::c_long {
     // SAFETY: all zeroes is a valid `statfs`.
     let mut stat: libc::statfs = unsafe { std::mem::zeroed() };

@@ -34,7 +34,7 @@ pub(crate) const PORTS_MAX: u32 = 64;
 /// A device that is served here.
 pub(crate) struct Port {
     file: File,
-    /// Of each queue.
+    /// Descriptions of requests, by queue.
     queues: Vec<Descriptors>,
     /// The tags of a queue; those of the port count through its queues.
     depth: u16,
@@ -146,7 +146,7 @@ impl Port {
     }
 }
 
-/// Where a tag stands, for the rules of `block::Port`.
+/// Stage of a tag, for the rules of `block::Port`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     /// The kernel has had no command of the tag.
@@ -186,7 +186,7 @@ pub(crate) struct PortOp {
 enum Action {
     Next(Option<Answer>),
     Take(Buf),
-    /// Its submitter knows that the port has ended; the kernel has not answered.
+    /// The submitter has been answered that the port has ended; the kernel has not answered.
     Left,
 }
 

@@ -9,9 +9,9 @@ use std::io;
 pub(crate) enum Mode {
     /// Only while the shard is inside the kernel, in batches (Linux 6.1).
     Deferred,
-    /// On the shard's next entry into the kernel (Linux 5.19).
+    /// Completions come on the shard's next entry into the kernel (Linux 5.19).
     Cooperative,
-    /// At any time, by interrupting the shard.
+    /// Completions come at any time, by interrupting the shard.
     Interrupting,
 }
 

@@ -228,7 +228,7 @@ fn is_abandoned(stream: &UnixStream) -> bool {
         gid: 0,
     };
     let mut bytes = size_of_val(&peer) as libc::socklen_t;
-    // SAFETY: `peer` is writable and as long as `bytes` says.
+    // SAFETY: `peer` is writable, of the length in `bytes`.
     let result = unsafe {
         libc::getsockopt(
             stream.as_raw_fd(),
@@ -342,7 +342,7 @@ mod tests {
         for (level, option, wanted) in TCP_OPTIONS {
             let mut value: libc::c_int = -1;
             let mut bytes = size_of_val(&value) as libc::socklen_t;
-            // SAFETY: `value` is writable and as long as `bytes` says.
+            // SAFETY: `value` is writable, of the length in `bytes`.
             let got = unsafe {
                 let value = (&raw mut value).cast();
                 libc::getsockopt(stream.fd(), level, option, value, &raw mut bytes)

@@ -100,7 +100,7 @@ impl Connect {
         Ok((connect, None))
     }
 
-    /// Goes on once the host's addresses are known.
+    /// Continues once the host's addresses are known.
     pub(crate) fn resolved(&mut self, resolved: Resolved) -> IoResult {
         self.left = resolved.map_err(|cause| {
             let what = "the host's address is unknown; check its name and port";
@@ -194,7 +194,7 @@ impl StreamOp {
             }
             StreamOp::Send(socket, sending) => {
                 let header = sending.message.gather(&sending.parts, sending.sent);
-                // Asks the kernel to go on after a short send by itself.
+                // Has the kernel continue a short send by itself.
                 let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
                 opcode::SendMsg::new(types::Fd(socket.fd()), header)
                     .flags(flags as u32)

@@ -11,7 +11,7 @@
 //!
 //! Not here: operations of other shards on the same disk.
 
-/// By their slots.
+/// The disk's operations that make writes durable, by their slots.
 pub(crate) struct Syncs {
     begun: u64,
     in_flight: Vec<(usize, u64)>,

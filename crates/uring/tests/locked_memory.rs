@@ -1,4 +1,4 @@
-//! Where locked memory is capped the driver does without registered buffers.
+//! Where locked memory is capped the driver runs without registered buffers.
 
 mod common;
 

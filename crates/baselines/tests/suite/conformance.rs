@@ -1,5 +1,5 @@
-//! What every policy must do, whatever it evicts: one model of residency, fed
-//! with random accesses, removals, losses and growth.
+//! The duties of every policy, whatever its choice of victims: one model of residency, fed with
+//! random accesses, removals, losses and growth.
 
 use baselines::registry;
 use policy::{

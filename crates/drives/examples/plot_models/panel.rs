@@ -4,7 +4,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use std::error::Error;
 
-/// How an axis maps its quantity to the page.
+/// Scale of an axis: the place of a quantity on the page.
 #[derive(Clone, Copy)]
 pub enum Scale {
     Linear,

@@ -36,16 +36,16 @@ pub(super) type Look = Rc<dyn Fn(Rc<Link>) -> Recognised>;
 pub(super) struct Link {
     pub(super) env: Env,
     pub(super) options: Options,
-    /// As agreed on the first connection.
+    /// The session of the first connection.
     pub(super) first: Session,
-    /// As agreed on the last one.
+    /// The session of the last connection.
     pub(super) session: Cell<Session>,
     health: Cell<Health>,
-    /// There is a connection, and its export is being looked at.
+    /// True while the export of a new connection is being recognised.
     looking: Cell<bool>,
     /// Reason for which the last server's export counts as another one.
     pub(super) other: RefCell<Option<String>>,
-    /// For how long the export has been sought.
+    /// Time without a connection, so far.
     sought: Cell<Nanos>,
     last_error: RefCell<Option<IoError>>,
     slots: RefCell<Slots>,
@@ -71,7 +71,7 @@ pub(super) struct Link {
 struct Connection {
     /// The connection must end.
     broken: Cell<bool>,
-    /// Its sender has ended.
+    /// The sender has ended.
     sent: Cell<bool>,
 }
 
@@ -158,7 +158,7 @@ impl Link {
         waiting.answer().await
     }
 
-    /// Why requests wait or fail.
+    /// Reason for which requests wait or fail.
     pub(super) fn trouble(&self) -> Option<String> {
         match self.health.get() {
             Health::Up => None,
@@ -491,7 +491,7 @@ async fn watch(link: Weak<Link>, env: Env) {
         if owes && seen == Some(progress) && is_connected {
             link.break_off(&link.connection.borrow().clone());
         }
-        // A server that owed nothing starts afresh.
+        // A server without a pending reply gets the whole time again.
         seen = owes.then_some(progress);
     }
 }

@@ -12,7 +12,7 @@ pub type Recognised = Pin<Box<dyn Future<Output = IoResult<Option<String>>>>>;
 /// Looks at the export behind a device.
 pub type Recognise = Rc<dyn Fn(BoxDevice) -> Recognised>;
 
-/// Where a client connects to, and its timeouts.
+/// The server of a client, and its timeouts.
 #[derive(Clone)]
 pub struct Options {
     /// The server.
@@ -32,7 +32,7 @@ pub struct Options {
     pub retry_pause: Nanos,
     /// The longest pause before connecting again.
     pub retry_pause_max: Nanos,
-    /// Longest wait of a request for a lost connection. The client goes on connecting, and later
+    /// Longest wait of a request for a lost connection. The client keeps connecting, and later
     /// requests succeed once the connection is back.
     pub give_up_after: Nanos,
     /// Number of times that one request is sent before it fails.

@@ -76,7 +76,7 @@ impl Ask {
     }
 }
 
-/// Why a request did not succeed.
+/// Reason for the failure of a request.
 pub(super) enum Failure {
     /// The connection ended first: the request may or may not have been carried out.
     Lost,
@@ -252,7 +252,7 @@ impl Slots {
         }
     }
 
-    /// Ends everything in flight: the connection is gone.
+    /// Ends all requests in flight: the connection is gone.
     pub(super) fn lose(&mut self) {
         for index in 0..self.slots.len() {
             let slot = &self.slots[index];

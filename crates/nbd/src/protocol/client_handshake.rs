@@ -109,7 +109,7 @@ impl ClientHandshake {
         step
     }
 
-    /// TLS is up: goes on with the next option.
+    /// Continues with the next option, now that TLS is up.
     pub fn encrypted(&mut self, out: &mut Vec<u8>) {
         assert!(matches!(self.state, State::Tls), "TLS was not asked for");
         self.send(option::STRUCTURED_REPLY, &[], out);

@@ -45,7 +45,7 @@ pub struct BlockSizes {
     pub payload_max: u32,
 }
 
-/// Why a string cannot be sent over the protocol.
+/// Reason for which a string cannot be sent over the protocol.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadString {
     what: &'static str,

@@ -169,7 +169,7 @@ impl Chunk {
         Ok(())
     }
 
-    /// Where `[offset, offset + len)` lies in the request.
+    /// Offset of `[offset, offset + len)` in the request.
     fn place(&self, offset: u64, len: u32) -> Result<u32, Violation> {
         let at = offset.wrapping_sub(self.pending.offset);
         if at > u64::from(self.pending.len) || u64::from(len) > u64::from(self.pending.len) - at {

@@ -50,7 +50,7 @@ pub enum Step {
     StartTls,
     /// The export at this index in `exports` was chosen; requests follow.
     Transmit(usize, Session),
-    /// Close; the text says why, for the log.
+    /// Close; the text is the reason, for the log.
     Close(&'static str),
 }
 

@@ -59,7 +59,7 @@ pub enum Command {
     Disconnect,
 }
 
-/// Why a request is refused. The payload of a refused write still follows.
+/// Reason for the refusal of a request. The payload of a refused write still follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refusal {
     /// The error to answer with.

@@ -65,7 +65,7 @@ pub(super) struct Admission<P> {
     pub(super) account: Account,
     requests: Cell<u32>,
     pub(super) room: Signal,
-    /// Whoever reads requests waits for room.
+    /// The reader of requests waits for room.
     waits: Cell<bool>,
     place: RefCell<Option<P>>,
     /// True when the peer has closed its end.
@@ -96,7 +96,7 @@ impl<P> Admission<P> {
         self.room.notify();
     }
 
-    /// Nothing is left to do.
+    /// Ends the connection's account: no request is left.
     pub(super) fn end(&self) {
         self.account.close();
         self.place.take();
@@ -109,14 +109,14 @@ impl<P> Admission<P> {
         self.waits.get() && closed.as_ref().is_some_and(|closed| closed())
     }
 
-    /// Has the connection its place from now on, with buffers of `fixed` bytes.
+    /// Gives the connection its place, and buffers of `fixed` bytes.
     pub(super) fn enter(&self, place: P, fixed: usize, peer_closed: Box<dyn Fn() -> bool>) {
         *self.place.borrow_mut() = Some(place);
         *self.peer_closed.borrow_mut() = Some(peer_closed);
         self.account.enter(fixed);
     }
 
-    /// The peer asks for nothing more: others may have its place.
+    /// Gives the place back to others: the peer sends no more requests.
     pub(super) fn leave(&self) {
         if self.place.borrow().is_some() && self.account.leave() {
             self.place.take();

@@ -18,7 +18,7 @@ use crate::until_stopped::until_stopped;
 use block::{Buf, Device, Fua, IoResult, Nanos, PAGE_BYTES, Pool, Stream};
 use std::rc::Rc;
 
-/// Why a connection ended, where that is worth a line in the log.
+/// Reason for a connection's end, if worth a line in the log.
 type Ending = Option<String>;
 
 /// Serves a stream to its end.

@@ -32,7 +32,7 @@ pub(super) struct Credits {
 /// Memory of one connection.
 pub(super) struct Account {
     credits: Rc<Credits>,
-    /// Its buffers, whatever its requests.
+    /// Size of the buffers, whatever the requests.
     fixed: Cell<usize>,
     used: Cell<usize>,
     has_place: Cell<bool>,
@@ -77,7 +77,7 @@ impl Account {
         credits.share_out();
     }
 
-    /// Its buffers take `fixed` bytes now, which is less.
+    /// Shrinks the buffers to `fixed` bytes.
     pub(super) fn shrink(&self, fixed: usize) {
         assert!(fixed <= self.fixed.get());
         self.lend(self.used.get(), fixed, self.has_place.get());

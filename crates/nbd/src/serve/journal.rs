@@ -16,7 +16,7 @@ pub(super) enum Topic {
     Closed,
 }
 
-/// By topic.
+/// Descriptions of the topics, by topic.
 const TOPICS: [&str; 3] = [
     "NBD connections were not accepted",
     "NBD connections were refused",

@@ -13,7 +13,7 @@ pub(super) struct Life {
     kill: Signal,
     /// Set when the export is withdrawn.
     withdrawn: RefCell<Option<Rc<Cell<bool>>>>,
-    /// The peer owes bytes, or to take some.
+    /// True while the peer owes bytes (`receiving`), or has to take some (`sending`).
     pub(super) receiving: Cell<bool>,
     pub(super) sending: Cell<bool>,
     progress: Cell<u32>,
@@ -26,11 +26,11 @@ impl Life {
         self.progress.set(self.progress.get().wrapping_add(1));
     }
 
-    /// True if the peer has owed bytes, or a receive, since the last call.
+    /// True if the peer owes bytes, or a receive, and has made no progress since the last call.
     pub(super) fn has_stalled(&self) -> bool {
         let progress = self.progress.get();
         let same = self.progress_seen.replace(progress) == progress;
-        // A peer that owes nothing starts afresh.
+        // A peer that owes nothing gets the whole time again.
         let owes = self.receiving.get() || self.sending.get();
         if !owes {
             self.has_progressed();

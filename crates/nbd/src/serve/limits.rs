@@ -94,7 +94,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Memory that connections and handshakes have whatever others use, in bytes.
+    /// Memory that connections and handshakes have whatever the use by others, in bytes.
     pub fn reserved_bytes(&self) -> usize {
         self.connections_max as usize * GUARANTEED_BYTES
             + self.handshakes_max as usize * HANDSHAKE_BYTES

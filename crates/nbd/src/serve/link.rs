@@ -52,17 +52,17 @@ impl Link {
         }
     }
 
-    /// Has the connection its place from now on, with buffers of `fixed` bytes.
+    /// Gives the connection its place, and buffers of `fixed` bytes.
     pub(super) fn enter(&self, place: Place, fixed: usize, peer_closed: Box<dyn Fn() -> bool>) {
         self.admission.enter(place, fixed, peer_closed);
     }
 
-    /// The peer asks for nothing more: others may have its place.
+    /// Gives the place back to others: the peer sends no more requests.
     pub(super) fn leave(&self) {
         self.admission.leave();
     }
 
-    /// Its buffers are shorter by so many bytes.
+    /// Shrinks the buffers by so many bytes.
     pub(super) fn shrink(&self, bytes: usize) {
         self.admission.account.shrink(bytes);
     }
@@ -94,7 +94,7 @@ impl Link {
         }
     }
 
-    /// Nothing is left to do.
+    /// Ends the connection's account: no request is left.
     pub(super) fn end(&self) {
         self.admission.end();
     }
@@ -185,7 +185,7 @@ impl Link {
         self.replies.sent.notify();
     }
 
-    /// The peer owes bytes, or no more.
+    /// Notes that the peer owes bytes, or no more.
     pub(super) fn set_receiving(&self, receiving: bool) {
         self.life.receiving.set(receiving);
     }
@@ -195,7 +195,7 @@ impl Link {
         self.life.has_progressed();
     }
 
-    /// True if the peer has owed bytes, or a receive, since the last call.
+    /// True if the peer owes bytes, or a receive, and has made no progress since the last call.
     pub(super) fn has_stalled(&self) -> bool {
         self.life.has_stalled()
     }

@@ -70,7 +70,7 @@ pub(super) struct Exports<D> {
 pub struct ExportOptions {
     /// A line for people.
     pub description: String,
-    /// Refuse everything that writes.
+    /// Refuse all operations that write.
     pub read_only: bool,
 }
 
@@ -128,7 +128,7 @@ impl<D: Device> Server<D> {
         Ok(server)
     }
 
-    /// Has `worker` do the steps of TLS handshakes from now on.
+    /// Runs the steps of TLS handshakes on `worker` from now on.
     pub fn shake_hands_by(&self, worker: Worker) {
         self.worker.replace(Some(worker));
     }
@@ -233,7 +233,7 @@ impl<D: Device> Server<D> {
         }
     }
 
-    /// There is no place for a connection.
+    /// Counts and logs a connection refused for lack of a place.
     pub(super) fn refuse(&self) {
         self.count(|s| s.refused += 1);
         let line = "an NBD connection was refused: the limit on connections is reached";

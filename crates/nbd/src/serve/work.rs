@@ -75,7 +75,7 @@ struct Worker<'a, D: Device> {
 }
 
 impl<D: Device> Worker<'_, D> {
-    /// Anything but a read of one piece.
+    /// Carries out any request but a read of one piece.
     async fn perform(&self, job: Job) {
         let (cookie, charge, piece) = (job.cookie, job.charge, job.piece);
         let result = match job.command {
@@ -373,7 +373,7 @@ impl Parts {
         }
     }
 
-    /// Gives up so many bytes, which will never arrive.
+    /// Gives up so many bytes that will never arrive.
     pub(super) fn abandon(&self, link: &Link, bytes: u32) {
         self.left.set(self.left.get() - bytes);
         if self.left.get() > 0 {

@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// A request on its way to the device.
+/// A request for the device.
 pub(super) struct Job {
     pub(super) cookie: u64,
     pub(super) command: Command,

@@ -81,7 +81,7 @@ impl<L: Listener> Listener for Failing<L> {
     }
 }
 
-/// Everything a test needs, on the clients' shard and thread.
+/// The world of a test, on the clients' shard and thread.
 struct Rig {
     local: Local<SimDriver>,
     env: Env,
@@ -152,7 +152,7 @@ impl Rig {
         self.env.timer.sleep(Nanos::from_millis(ms)).await;
     }
 
-    /// A connection that says nothing.
+    /// A connection that sends nothing.
     async fn dial(&self, listener: usize) -> <Raw as Connector>::Stream {
         let connector = self.local.connector();
         connector.connect(address(listener)).await.unwrap()

@@ -94,7 +94,7 @@ impl Raw {
         loop {
             match self.0.read(&mut [0; 1]) {
                 Ok(n) => return n == 0,
-                // So ends a wait when the process is stopped and goes on.
+                // A wait ends like this when the process is stopped and continued.
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) => return e.kind() == ErrorKind::ConnectionReset,
             }

@@ -1,4 +1,4 @@
-//! A device that lost acknowledged writes says so once; every client is to know.
+//! A device that lost acknowledged writes reports that once; every client has to get the report.
 
 use block::{
     Address, Buf, Content, Device, Extent, Fua, Gate, Geometry, IoError, IoResult, Kind, Lba,

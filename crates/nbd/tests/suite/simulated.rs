@@ -1,5 +1,5 @@
-//! Client and server back to back in the simulator: the device contract, and
-//! connections that break or stand still wherever the plan says.
+//! Client and server back to back in the simulator: the device contract, and connections that break
+//! or stall at the places of a plan.
 
 use block::conformance;
 use block::{
@@ -32,7 +32,7 @@ where
     back_to_back_on(geometry, seed, plan, client)
 }
 
-/// As [`back_to_back`], with such a disk.
+/// Runs as [`back_to_back`] does, with a disk of this geometry.
 fn back_to_back_on<F, W>(geometry: Geometry, seed: u64, plan: Plan, client: W) -> (Outcome, Sim)
 where
     F: Future<Output = ()> + 'static,
@@ -213,7 +213,7 @@ fn connections_that_break_cost_time_alone() {
                     0..=4 => disk.write(at, sectors, rng.between(1, 255) as u8).await,
                     5..=8 => disk.verify(at, sectors).await,
                     _ => match disk.client.flush().await {
-                        // Said once after a loss.
+                        // Reported once after a loss.
                         Err(error) if error.kind() == Kind::Gone => Ok(()),
                         result => result,
                     },
@@ -364,7 +364,7 @@ fn a_loss_after_a_flush_is_not_reported() {
     assert_eq!(sim.world().tally().count(Class::StreamCut), 1);
 }
 
-/// A server that stalls is taken for lost in bounded time.
+/// A server that stalls counts as lost in bounded time.
 #[test]
 fn a_server_that_stalls_is_left() {
     let stall = StreamRule {

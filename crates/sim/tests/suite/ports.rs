@@ -122,7 +122,7 @@ fn the_same_seed_gives_requests_out_in_the_same_order() {
     assert_ne!(order(1).0, order(2).0);
 }
 
-/// Answers everything that has no bytes.
+/// Serves all requests without bytes.
 fn serve(local: &Local<SimDriver>, target: TargetId, given: Rc<RefCell<Vec<Request>>>) {
     let port = Rc::new(local.port(target).unwrap());
     for tag in (0..port.tags()).map(Tag) {

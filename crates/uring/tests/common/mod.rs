@@ -1,4 +1,4 @@
-//! Real things to test on: files, loop devices, mounts, and a plain driver.
+//! Real objects to test on: files, loop devices, mounts, and a plain driver.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 

@@ -24,7 +24,7 @@ struct Mount {
 }
 
 impl Mount {
-    /// `None`, said on standard error, where that cannot be.
+    /// Mounts the file. `None`, with a line on standard error, where that is impossible.
     fn start(dir: &Path) -> Option<Mount> {
         let (socket, path) = (dir.join("socket"), dir.join("mounted"));
         std::fs::write(&path, []).unwrap();
@@ -123,7 +123,8 @@ fn a_file_system_that_hangs_blocks_itself_alone() {
                 read(0).await.unwrap();
                 mount.signal(libc::SIGSTOP);
                 let pause = Nanos::from_secs(2);
-                // Attributes that the kernel knows for a second are asked for again.
+                // After the pause the kernel asks again for attributes, which it keeps for a
+                // second.
                 env.timer.sleep(pause).await;
                 let began = env.timer.now();
                 // All of its operations at once, among them some that wait for the others' pages.

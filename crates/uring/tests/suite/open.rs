@@ -1,4 +1,4 @@
-//! A failed opening says the cause and the remedy; a successful one has the right shape.
+//! A failed opening reports the cause and the remedy; a successful one has the right shape.
 
 use crate::common::{Loop, Mount, directory, file, host};
 use block::{Address, Kind, Sectors};
