@@ -43,7 +43,7 @@ fn main() -> IoResult {
     Ok(())
 }
 
-/// Runs the drives side by side and returns how many reads completed.
+/// Runs the drives side by side and returns the number of completed reads.
 fn simulate() -> IoResult<u64> {
     let mut drives = Vec::new();
     let mut events = BinaryHeap::new();

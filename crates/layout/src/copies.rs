@@ -53,7 +53,7 @@ pub fn current_superblock(
         {
             Ok(superblock)
         }
-        // A first copy overwritten with known foreign content: the device is not ours any more.
+        // A first copy overwritten with other foreign content: the device is not ours any more.
         (Err(SuperblockError::Foreign(what)), Ok(_)) => Err(SuperblockError::Foreign(what)),
         (first, second) => newest(first, second),
     }

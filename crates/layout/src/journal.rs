@@ -6,11 +6,11 @@
 //! half: commit, twice | record | record ..
 //! ```
 //!
-//!
 //! A group is the records of a half, sealed as those of the log (`segment`) and salted with
 //! the journal's own uuid; `segment` of each is the group's number, and the records are numbered
 //! from 0. Its commit is written once the records are durable: a group without a commit was never
 //! complete.
+//!
 //! Invariants:
 //!     the newest commit's records are whole, or the device is damaged
 //!     a group at or before `retired` is never carried out again

@@ -1,4 +1,4 @@
-//! Names as superblocks have them, and why a superblock is none.
+//! Names in superblocks, and the reasons for the absence of a superblock.
 
 use crate::VERSION;
 use crate::signature::Foreign;

@@ -25,7 +25,7 @@ pub trait Paired: Sized {
 pub struct Pair<T> {
     /// The one that holds. If neither does: the state of the better one.
     pub newest: Result<T, SuperblockError>,
-    /// The first copy is to be written first: it is the older, or none.
+    /// The first copy is the older, or none: a writer writes it first.
     pub first_is_worse: bool,
 }
 

@@ -171,9 +171,9 @@ impl Superblock {
         self.members.len() <= MEMBERS_MAX && self.volumes.rows() as usize <= room
     }
 
-    /// Writes the superblock; the bytes that are to be written, a whole number of
-    /// blocks. `out` has room for [`SUPERBLOCK_BLOCKS`]. The volumes' rows beyond that
-    /// belong into the table area of the same copy.
+    /// Writes the superblock; returns the number of bytes to write, of whole blocks. `out` has room
+    /// for [`SUPERBLOCK_BLOCKS`]. The volumes' rows beyond that belong into the table area of the
+    /// same copy.
     pub fn encode(&self, out: &mut [u8]) -> usize {
         assert!(out.len() == SUPERBLOCK_BYTES && self.members.len() <= MEMBERS_MAX);
         out.fill(0);

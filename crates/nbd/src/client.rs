@@ -1,14 +1,14 @@
 //! A client: another server's export as a [`Device`].
 //!
 //! Invariants:
-//!   - a request is answered once, even if its connection is lost: it is then sent
-//!     again on the next connection, and every request may be carried out
+//!   - a request is answered once, even if its connection is lost: the request is then
+//!     sent again on the next connection, and every request may be carried out
 //!     twice with the same effect;
 //!   - a flush succeeds only if every write acknowledged before it was
 //!     acknowledged by the same connection: a restarted server may have
 //!     forgotten the others, so the first flush after a loss fails;
-//!   - a flush succeeds only after an answer to every change whose caller has
-//!     gone: no such change can undo a later one;
+//!   - a flush succeeds only after the answers to all changes that no caller waits
+//!     for any more: no such change can undo a later one;
 //!   - no request goes by a later connection before its export was recognised (`Options`): the
 //!     server may be back with another disk.
 //!
@@ -356,8 +356,8 @@ impl Device for Client {
     }
 }
 
-/// Appends the runs of whole sectors that a server reported from `at`; where the
-/// next begins. A sector that is reported in parts counts as data.
+/// Appends the runs of whole sectors that a server reported from `at`; returns the begin of the
+/// next. A sector that is reported in parts counts as data.
 fn runs(at: Lba, end: Lba, reported: &[(u32, u32)], out: &mut Vec<(Extent, Content)>) -> Lba {
     let mut next = at;
     let before = out.len();

@@ -61,7 +61,7 @@ impl Inbox {
         value
     }
 
-    /// Moves up to `to.len()` unused bytes into `to`; how many there were.
+    /// Moves up to `to.len()` unused bytes into `to`; returns their number.
     pub(crate) fn copy_to(&mut self, to: &mut [u8]) -> usize {
         let n = to.len().min(self.end - self.start);
         to[..n].copy_from_slice(&self.bytes()[..n]);

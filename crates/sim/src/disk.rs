@@ -79,7 +79,7 @@ pub(crate) struct Disk {
     pub writing: Vec<FlightId>,
     /// Operations that wait for a release.
     pub stuck: Vec<FlightId>,
-    /// Every operation is to wait for one.
+    /// Every operation waits for a release.
     pub hung: bool,
     /// The next flush fails, for writes were lost.
     pub lost_writes: bool,
@@ -445,7 +445,7 @@ impl Disk {
             }
         }
         for at in settled.taken {
-            // Nothing is drawn where nothing is to be spoiled.
+            // No number is drawn if no block can be spoiled.
             if spoiled > 0.0 && ledger.rng.chance(spoiled) {
                 self.latent.insert(at.0..(at + self.geometry.block).0);
                 ledger.strike(Class::CutSpoiled, self.target, at.0);

@@ -173,13 +173,13 @@ pub enum Effect {
 pub struct Rule {
     /// The disk.
     pub disk: TargetId,
-    /// Operations that the rule looks at,
+    /// Operations that the rule looks at.
     pub ops: Ops,
-    /// and only those that touch these sectors, if given;
+    /// Sectors of which such an operation touches some; all if not given.
     pub within: Option<Extent>,
-    /// operations that the rule strikes, of these,
+    /// Operations that the rule strikes, of those it looks at.
     pub when: When,
-    /// and the effect on those.
+    /// Effect on the struck operations.
     pub effect: Effect,
 }
 
@@ -222,7 +222,7 @@ pub struct StreamRule {
     pub connection: Option<u64>,
     /// Direction of the bytes.
     pub direction: Direction,
-    /// After how many bytes.
+    /// Number of bytes before the fault.
     pub byte: u64,
     /// Effect at that byte.
     pub effect: StreamEffect,

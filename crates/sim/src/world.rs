@@ -47,7 +47,7 @@ pub(crate) enum Target {
 pub(crate) enum Due {
     /// A disk operation has been served.
     Served(FlightId),
-    /// A service-time model wants to be advanced.
+    /// A service-time model asks to be advanced.
     Model(u32),
     /// A disk operation that was delayed or stuck continues.
     Released(FlightId),
@@ -355,7 +355,7 @@ impl World {
         }
     }
 
-    /// A new seat for `shard`; its index.
+    /// Adds a seat for `shard`; returns its index.
     pub(crate) fn add_seat(&mut self, shard: ShardId) -> usize {
         let place = self.domains.iter().find(|(s, _)| *s == shard);
         self.seats.push(Seat {
@@ -374,7 +374,7 @@ impl World {
         self.heap.next_at()
     }
 
-    /// Carries out the first event that is due; whether there was one.
+    /// Carries out the first event that is due; false if there was none.
     #[inline]
     pub(crate) fn happen(&mut self) -> bool {
         match self.heap.pop_due(self.ledger.now) {

@@ -80,7 +80,7 @@ impl<R: BufRead> Archive<R> {
         }
     }
 
-    /// Sets how much of a member of so many bytes is ahead.
+    /// Sets the bytes ahead, for a member of so many bytes.
     fn expect(&mut self, bytes: u64) {
         self.left = bytes;
         self.padding = bytes.wrapping_neg() % BLOCK_BYTES;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub trait Rows<W> {
     /// Appends one; `Err` is a clause.
     fn write(&mut self, record: &Record) -> Result<(), String>;
-    /// Completes the trace; its output.
+    /// Completes the trace; returns its output.
     fn finish(self: Box<Self>) -> Result<W, String>;
 }
 

@@ -36,7 +36,7 @@ impl Size {
         }
     }
 
-    /// The share as asked for, or that of so many `blocks`.
+    /// The share as given, or the share of so many `blocks`.
     pub(crate) fn share(self, blocks: u64, info: &Info) -> f64 {
         match self {
             Size::Share(share) => share,

@@ -101,7 +101,7 @@ impl Disks {
         key
     }
 
-    /// Releases closed disks, except those in use. Returns whether none is left.
+    /// Releases closed disks, except those in use. Returns true when none is left.
     pub(crate) fn release_closed(&mut self, ring: &Ring, in_use: impl Fn(usize) -> bool) -> bool {
         let Disks {
             keys, registered, ..

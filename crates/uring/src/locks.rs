@@ -5,8 +5,8 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Tests whether a process that has ended still has the lock of `claim` on the file at `path`.
-/// False where that cannot be known, as in a name space of processes.
+/// True if a process that has ended still has the lock of `claim` on the file at `path`. False
+/// where that cannot be known, as in a name space of processes.
 pub fn is_left_locked(path: &Path) -> bool {
     let (Ok(file), Ok(locks)) = (
         std::fs::metadata(path),

@@ -365,7 +365,7 @@ impl Ports {
         })
     }
 
-    /// Releases closed ports, except those in use. Returns whether none is left.
+    /// Releases closed ports, except those in use. Returns true when none is left.
     pub(crate) fn release_closed(&mut self, ring: &Ring, in_use: impl Fn(usize) -> bool) -> bool {
         let (mut none_left, first_file) = (true, self.first_file);
         self.list.retain(|key, local| {

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex};
 
-/// The addresses of a host, or why there are none.
+/// The addresses of a host, or the reason for their absence.
 pub(crate) type Resolved = io::Result<Vec<SocketAddr>>;
 
 pub(crate) struct Resolver {

@@ -81,8 +81,7 @@ pub(crate) struct Connect {
 }
 
 impl Connect {
-    /// The connection to come, and the host to look up first, if `address` is
-    /// not a number.
+    /// Begins a connection; returns the host to look up first, if `address` is not a number.
     pub(crate) fn new(address: &Address) -> IoResult<(Connect, Option<String>)> {
         let mut connect = Connect {
             name: describe(address),

@@ -10,7 +10,7 @@
 //! A read that continues the last one is served from the read-ahead, one just
 //! behind it from the look-behind (see `buffer`). Of the oldest
 //! `queue_depth` requests the drive serves next the one with the least
-//! `service - age_weight * age`; one that the head would reach with less than
+//! `service - age_weight * age`. A request that the head would reach with less than
 //! `guard` to spare after its seek is expected a turn later. Requests past
 //! `queue_depth` wait in order of arrival.
 //!

@@ -137,7 +137,7 @@ pub fn open(block: &[u8]) -> Option<Box<SuperblockRow>> {
     is_known.then(|| Box::new(SuperblockRow::decode(block)))
 }
 
-/// The version of the superblock that `block` is, if it is a sound one.
+/// The version of the superblock in `block`, if that is a sound one.
 pub fn version(block: &[u8]) -> Option<u32> {
     let sound = block.len() == BLOCK_BYTES && claims(block) && has_checksum(block, CRC_AT);
     sound.then(|| FieldsRow::decode(block).version)

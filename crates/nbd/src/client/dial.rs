@@ -1,4 +1,4 @@
-//! Getting a session with the server, and whether it is as an earlier one.
+//! Sessions with the server: how to get one, and the comparison with an earlier one.
 
 use super::negotiate::negotiate;
 use super::options::Options;
@@ -154,7 +154,7 @@ mod tests {
                 }
             }
         }
-        // A cache that its disk may lose is to be flushed from the first write on.
+        // A cache that its disk may lose has to be flushed from the first write on.
         let safe = Session {
             flags: USED & !flag::SEND_FLUSH,
             ..first

@@ -1,8 +1,8 @@
 //! The connection to the server: kept up, and requests passed over it.
 //!
 //! One task, the keeper, connects, reads replies, and connects again; one task
-//! a connection sends. Requests wait in [`Link::ask`], also while a third task finds out whether
-//! a later connection leads to the same export.
+//! a connection sends. Requests wait in [`Link::ask`], also while a third task checks
+//! that a later connection leads to the same export.
 
 use super::dial::{Wire, check_same, connect};
 use super::options::{Options, Recognised};
@@ -332,8 +332,7 @@ async fn keep<C: Connector>(
     }
 }
 
-/// Finds out whether a connection leads to the export that the link is of, and breaks off one
-/// that does not.
+/// Checks that a connection leads to the link's export, and breaks off one that does not.
 async fn recognise(link: Rc<Link>, this: Rc<Connection>, looked: Recognised) {
     let (timer, limit) = (&link.env.timer, link.options.connect_timeout);
     let began = timer.now();

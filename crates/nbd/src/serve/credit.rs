@@ -56,7 +56,7 @@ impl Credits {
         self.returned.notify();
     }
 
-    /// An account whose buffers take `fixed` bytes; without a place yet.
+    /// An account with buffers of `fixed` bytes; without a place yet.
     pub(super) fn account(self: &Rc<Self>) -> Account {
         Account {
             credits: self.clone(),

@@ -34,7 +34,7 @@ struct Absent {
 #[derive(Default)]
 pub(super) struct Client {
     seen: Cell<Seen>,
-    /// Changes that were acknowledged, and how many of them a flush has covered.
+    /// Count of acknowledged changes, and of those that a flush has covered.
     acknowledged: Cell<u64>,
     flushed: Cell<u64>,
     /// Failures seen before the reports that may not have reached the client.

@@ -39,8 +39,7 @@ fn mode(bytes: &[u8]) -> Option<(u8, usize, &[u8])> {
     Some((mode & 31, cut, rest))
 }
 
-/// A client of unknown intent against the server; how many of its requests
-/// were admitted.
+/// Runs a client of unknown intent against the server; returns the number of its admitted requests.
 pub fn server(bytes: &[u8]) -> usize {
     let mut admitted = 0;
     let Some((mode, cut, bytes)) = mode(bytes) else {

@@ -15,7 +15,7 @@ const SECTORS: u64 = 64;
 #[derive(Clone, Default)]
 struct Sector {
     durable: u64,
-    /// Written since, oldest first; whether each has been acknowledged.
+    /// Stamps written since, oldest first, each with a flag: acknowledged.
     since: Vec<(u64, bool)>,
 }
 

@@ -22,7 +22,7 @@ const CANCEL_EVERY: Nanos = Nanos::from_millis(20);
 impl UringDriver {
     /// Gives up the kernel's hold on this driver's memory, or else the memory.
     ///
-    /// Returns whether every operation of disks has ended.
+    /// Returns true when every operation of disks has ended.
     pub(crate) fn end(&mut self, limit: Nanos) -> bool {
         let ended = self.drain(limit);
         if !ended {

@@ -30,7 +30,7 @@ pub fn host() -> Uring {
     .unwrap()
 }
 
-/// Runs a program and returns its output, or why there is none.
+/// Runs a program and returns its output, or the reason for its absence.
 pub fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(arguments).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;

@@ -22,7 +22,7 @@ fn raise(mut event: &File, by: u64) {
 
 #[test]
 fn a_receive_waits_for_an_event_and_takes_its_count() {
-    // Whether its own readers would wait is no matter.
+    // The event may block its own readers or not.
     for flags in [0, libc::EFD_NONBLOCK] {
         let (host, theirs) = (host(), event(flags));
         let mut driver = host.driver().unwrap();
