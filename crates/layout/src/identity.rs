@@ -1,7 +1,7 @@
 //! The identity of a device, as records of origins and superblocks of logs keep it.
 //!
-//! An identity is a text, or a set of facts. A text is a name with a voucher: the URI of an export,
-//! the number of an array. Facts come from the kernel.
+//! An identity is a text, or a set of facts. A text is a name that its source guarantees: the URI
+//! of an export, the number of an array. Facts come from the kernel.
 //!
 //! ```text
 //! text of at most 64 bytes, the first of which is no 1

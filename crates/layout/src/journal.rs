@@ -8,8 +8,8 @@
 //!
 //! A group is the records of a half, sealed as those of the log (`segment`) and salted with
 //! the journal's own uuid; `segment` of each is the group's number, and the records are numbered
-//! from 0. Its commit is written once the records are durable: a group without a commit was never
-//! complete.
+//! from 0. Its commit is written once the records are durable: a group without a commit counts
+//! for nothing.
 //!
 //! Invariants:
 //!     the newest commit's records are whole, or the device is damaged

@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// The power goes, of one domain or of all.
+    /// Cuts the power of one domain or of all.
     fn cut(&mut self, domain: Option<Domain>) {
         let hit = |d: Domain| domain.is_none_or(|only| only == d);
         let number = domain.map_or(u32::MAX, |d| d.0);

@@ -39,7 +39,7 @@ pub enum Event {
         target: TargetId,
         place: u64,
     },
-    /// The power of a domain goes.
+    /// A domain loses its power.
     PowerCut { domain: u32 },
     /// The power of a domain is back.
     PowerOn { domain: u32 },

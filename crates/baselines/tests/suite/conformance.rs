@@ -312,7 +312,7 @@ impl Policy for Forgetful {
     fn check(&self) {}
 }
 
-/// The canary: the suite fails on a policy that evicts without saying so.
+/// The canary: the suite fails on a policy that evicts without a report.
 #[test]
 #[should_panic(expected = "was taken")]
 fn the_suite_notices_a_silent_eviction() {

@@ -2,8 +2,8 @@
 //!
 //! The front end takes each command in turn. A read then senses its 4 KiB pages
 //! on their channels (page modulo channels) and sends them over the bus; a write
-//! comes in over the bus, and free channels program its pages, as chosen
-//! by flash translation layers. A channel prefers reads to writes.
+//! comes in over the bus, and any free channels program its pages, as with
+//! flash translation layers. A channel prefers reads to writes.
 //!
 //! Writes stream at the rate of a fresh drive until as many bytes as the spare
 //! area holds have been written. From then on a page that does not continue one

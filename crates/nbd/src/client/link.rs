@@ -219,7 +219,7 @@ impl Link {
             self.losses.set(self.losses.get() + 1);
         }
         if self.looking.replace(false) {
-            // The first error since the connection was up counts, and its time.
+            // This connection was never up: an earlier error stays, and the time since.
             self.last_error.borrow_mut().get_or_insert(error);
         } else {
             *self.last_error.borrow_mut() = Some(error);

@@ -94,7 +94,7 @@ impl Flushes {
         result
     }
 
-    /// A client has gone, and no request of it is in flight.
+    /// Records that a client has gone; no request of it is in flight.
     pub(super) fn leave(&self, client: &Client) {
         let unflushed = || client.is_unflushed().then(|| client.seen.get());
         let Some(seen) = client.unconfirmed.get().or_else(unflushed) else {

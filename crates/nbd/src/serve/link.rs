@@ -140,7 +140,7 @@ impl Link {
         self.replies.queue(frame, undivided);
     }
 
-    /// Queues one frame of an undivided answer, and waits until the frame is in a send. The caller
+    /// Queues one frame of an undivided answer, and waits until the frame has been sent. The caller
     /// holds the right by [`Link::begin_undivided`].
     pub(super) async fn answer_undivided(&self, frame: Frame) {
         self.queue(frame, true);

@@ -19,7 +19,7 @@ pub(super) struct Replies {
     sent_total: Cell<u64>,
     /// Notified of frames to send, or of a reason to stop.
     pub(super) unsent: Signal,
-    /// Notified when a send has ended.
+    /// Notified when a send or an undivided answer has ended.
     pub(super) sent: Signal,
 }
 
@@ -50,7 +50,7 @@ impl Replies {
         (!frames.borrow().is_empty()).then_some(frames)
     }
 
-    /// Waits until the undivided frames are in a send.
+    /// Waits until the undivided frames have been sent.
     pub(super) async fn undivided_gone(&self, is_sending: &Cell<bool>) {
         let gone = || self.undivided.borrow().is_empty() && !is_sending.get();
         self.sent.until_some(|| gone().then_some(())).await;

@@ -1,4 +1,4 @@
-//! Carries out requests, and answers them.
+//! Execution of requests, and their answers.
 
 use super::admission::Release;
 use super::flushes::Flushes;

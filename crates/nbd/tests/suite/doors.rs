@@ -265,7 +265,7 @@ fn a_crowd_at_one_listener_leaves_places_at_the_other() {
     });
 }
 
-/// Writes without anyone left to acknowledge are still carried out, and completely.
+/// Unacknowledged writes of clients that are gone are still carried out, and completely.
 #[test]
 fn clients_that_are_gone_give_their_places_back_while_their_writes_are_held() {
     let mut limits = few();
