@@ -1,5 +1,5 @@
 //! Clock2Q+: S3-FIFO's three queues, where hits that follow an insertion too
-//! closely count as the same access.
+//! closely count as the same access, not as hits.
 //!
 //! Zhai, Marthen and others, "Clock2Q+: a simple and efficient replacement
 //! algorithm for metadata cache in VMware vSAN", VLDB 2026 (arXiv 2511.21958).

@@ -35,7 +35,7 @@ impl Sketch {
         }
     }
 
-    /// Resizes the sketch for a pool of `lines`; counts are lost if the sketch has to grow.
+    /// Fits the sketch to a pool of `lines`; the counts are lost if the sketch has to grow.
     pub(crate) fn fit(&mut self, lines: u32) {
         let fitting = Sketch::new(lines);
         if fitting.mask > self.mask {

@@ -1,4 +1,4 @@
-//! The superblock: the role of a device, its pool, and the volumes with
+//! The superblock: the role of a device, its pool, and the volumes that may have
 //! lines on the device. Two copies, at both ends of the device, each with a table area for
 //! the volumes that do not fit into the copy.
 //!
@@ -284,7 +284,7 @@ impl Superblock {
                 "the superblock's checksum does not match",
             ));
         }
-        // A newer version may differ in any bytes, but not in these.
+        // A newer version may give other bytes another meaning, but not these.
         if row.version != VERSION && row.version != VERSION_FORMER {
             return Err(SuperblockError::Version(row.version));
         }

@@ -1,4 +1,4 @@
-//! Records between their origin and their writer, in
+//! Records between their producer and their writer, in
 //! bounded memory: encoded as in the binary format, piece by piece.
 //!
 //! Invariant: the pieces taken, joined, are the records that were not

@@ -137,8 +137,8 @@ fn what_is_not_read_alike_is_seen() {
     let _ = reads_alike(&[3], decode, |byte, out| out[0] = byte & 1);
 }
 
-/// The checksums are right of a journal's superblock with halves beyond every device, and of a
-/// record of blocks that have no sectors.
+/// A journal's superblock with halves beyond every device, and a record of blocks that have no
+/// sectors: the checksums of both are right.
 #[test]
 fn places_that_have_no_address_are_refused() {
     let patched = |kind, at: usize, value: u64| {

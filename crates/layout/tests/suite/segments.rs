@@ -194,7 +194,7 @@ fn a_summary_has_room_for_the_records_of_databases_and_says_if_it_has_not() {
     assert_eq!(filled(0, 8, 1 << 40).0, None);
 }
 
-/// Devices with any log so far stay readable.
+/// The number of every log so far: devices that have one stay readable.
 #[test]
 fn a_segment_and_its_volume_are_numbered_one() {
     let segment = Segment {
