@@ -4,7 +4,7 @@
 //!
 //! Megiddo and Modha, "ARC: a self-tuning, low overhead replacement cache",
 //! FAST 2003, figure 4. Names are the paper's. (The paper's figure deletes the
-//! oldest line of T1 without a ghost when T1 fills the cache; here it becomes a
+//! oldest line of T1 without a ghost when T1 fills the cache. Here the line becomes a
 //! ghost and is trimmed at once, which is the same.)
 //!
 //! Invariants, c = live slots:
@@ -29,7 +29,7 @@ pub struct Arc<I> {
 }
 
 impl<I: Index> Arc<I> {
-    /// For up to `slots` lines.
+    /// A policy for up to `slots` lines.
     pub fn new(universe: I::Universe, slots: u32) -> Arc<I> {
         Arc {
             lines: Lines::new(universe, slots, Self::ghosts_max(slots)),

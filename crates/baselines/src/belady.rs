@@ -1,5 +1,5 @@
-//! Belady's optimum: the line whose next use lies farthest ahead makes room.
-//! Offline: it is given the future, so it serves as a bound in simulations only.
+//! Belady's optimum: evicts the line with its next use farthest ahead.
+//! Offline: the policy is given the future, and serves as a bound in simulations only.
 //!
 //! Belady, "A study of replacement algorithms for a virtual-storage computer",
 //! IBM Systems Journal 1966. Every miss is admitted, as in the paper.
@@ -20,7 +20,7 @@ const LIST: usize = 0;
 #[derive(Clone, Debug)]
 pub struct Belady<I> {
     lines: Lines<I>,
-    /// For each access, when the same line is accessed next.
+    /// Index of the next access to the line of each access.
     next_use: Arc<Vec<u32>>,
     accesses: usize,
     /// (next use, node); stale where the node's `meta` says otherwise.
@@ -28,8 +28,8 @@ pub struct Belady<I> {
 }
 
 impl<I: Index> Belady<I> {
-    /// For up to `slots` lines. `next_use[i]` is the index of the next access
-    /// to the line of access `i`, or [`NEVER`].
+    /// A policy for up to `slots` lines. `next_use[i]` is the index of the next access to the line
+    /// of access `i`, or [`NEVER`].
     pub fn new(universe: I::Universe, slots: u32, next_use: Arc<Vec<u32>>) -> Belady<I> {
         Belady {
             lines: Lines::new(universe, slots, 0),

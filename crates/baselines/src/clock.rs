@@ -15,7 +15,7 @@ pub struct Clock<I> {
 }
 
 impl<I: Index> Clock<I> {
-    /// For up to `slots` lines.
+    /// A policy for up to `slots` lines.
     pub fn new(universe: I::Universe, slots: u32) -> Clock<I> {
         Clock {
             lines: Lines::new(universe, slots, 0),

@@ -1,12 +1,12 @@
 //! Clock2Q+: S3-FIFO's three queues, where hits that follow an insertion too
-//! closely are taken for one access and do not count.
+//! closely count as the same access, not as hits.
 //!
 //! Zhai, Marthen and others, "Clock2Q+: a simple and efficient replacement
 //! algorithm for metadata cache in VMware vSAN", VLDB 2026 (arXiv 2511.21958).
 //! The small queue has a tenth of the slots, the ghost queue remembers nine
 //! tenths, and the main queue is a CLOCK with one reference bit. The correlation
 //! window is the small queue's share, as in the measured baselines; the paper's
-//! default is half of it.
+//! default is half of that share.
 
 use policy::lines::{Lines, ListPolicy, META_BITS, PINNED_MAX};
 use policy::{Index, Key, Pins, Slot};
@@ -30,12 +30,12 @@ pub struct Clock2QPlus<I> {
     /// The pool has been full; until then newcomers beyond the small queue's
     /// share go to the main queue.
     filled: bool,
-    /// Insertions into the small queue, modulo what `meta` has room for.
+    /// Insertions into the small queue, modulo the range of `meta`.
     serial: u32,
 }
 
 impl<I: Index> Clock2QPlus<I> {
-    /// For up to `slots` lines.
+    /// A policy for up to `slots` lines.
     pub fn new(universe: I::Universe, slots: u32) -> Clock2QPlus<I> {
         let mut policy = Clock2QPlus {
             lines: Lines::new(universe, slots, Self::ghosts_max(slots)),

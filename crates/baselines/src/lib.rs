@@ -1,9 +1,9 @@
-//! Published replacement policies, for the trace simulator and for measurements: what
-//! `auto` has to beat. They run by the same trait as the engine's own, and over the same
+//! Published replacement policies, for the trace simulator and for measurements: the
+//! rivals of `auto`. They run by the same trait as the engine's own, and over the same
 //! lists.
 //!
 //! Every policy here and in `policy` runs one suite (`tests/suite/conformance.rs`). A new
-//! one is one file that implements [`policy::Policy`] (or, if it is made of linked lists,
+//! policy is one file that implements [`policy::Policy`] (or, if made of linked lists,
 //! [`policy::lines::ListPolicy`]) and one line in [`registry`].
 
 mod arc;

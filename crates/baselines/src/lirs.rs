@@ -84,7 +84,7 @@ impl Queue {
 }
 
 impl<I: Index> Lirs<I> {
-    /// For up to `slots` lines.
+    /// A policy for up to `slots` lines.
     pub fn new(universe: I::Universe, slots: u32) -> Lirs<I> {
         let mut policy = Lirs {
             lines: Lines::new(universe, slots, Self::ghosts_max(slots)),
@@ -122,7 +122,7 @@ impl<I: Index> Lirs<I> {
         self.lir += 1;
     }
 
-    /// Removes what is not LIR from the bottom of S.
+    /// Removes lines that are not LIR from the bottom of S.
     fn prune(&mut self) {
         while let Some(bottom) = self.lines.back(STACK) {
             if self.is_lir(bottom) {

@@ -14,9 +14,9 @@ use crate::twoq::TwoQ;
 use policy::registry::CHANCE_MIN;
 use policy::{Auto, Expert, HashIndex, Index, Lru, Policy};
 
-/// Code that runs over whichever policy was named, compiled for each.
+/// Code that runs over any named policy, compiled for each.
 pub trait Visit {
-    /// What it returns.
+    /// Result of the visit.
     type Output;
     /// Runs with the policy named.
     fn visit<P: Policy + 'static>(self, policy: P) -> Self::Output;
@@ -44,7 +44,7 @@ macro_rules! policies {
 }
 
 policies! {
-    /// Every online policy; docs/policies.md says what each is.
+    /// Every online policy; docs/policies.md describes each.
     POLICIES:
     "auto" => |u, s| Auto::<I>::new(u, s, 0.0);
     "auto-endurance" => |u, s| Auto::<I>::new(u, s, CHANCE_MIN);
@@ -59,7 +59,7 @@ policies! {
     "w-tinylfu-20" => |u, s| WTinyLfu::<I>::new(u, s, 20);
     "s3-fifo" => S3Fifo::<I>::new;
 
-    /// One rule of `auto` each, which measure what its choice is worth; not for use.
+    /// Each rule of `auto` alone, to measure the value of its choice; not for use.
     RULES:
     "auto-reuse" => |u, s| Auto::<I>::fixed(u, s, Expert::Reuse);
     "auto-recency" => |u, s| Auto::<I>::fixed(u, s, Expert::Recency);

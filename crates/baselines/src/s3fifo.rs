@@ -26,7 +26,7 @@ pub struct S3Fifo<I> {
 }
 
 impl<I: Index> S3Fifo<I> {
-    /// For up to `slots` lines.
+    /// A policy for up to `slots` lines.
     pub fn new(universe: I::Universe, slots: u32) -> S3Fifo<I> {
         let mut policy = S3Fifo {
             lines: Lines::new(universe, slots, Self::ghosts_max(slots)),
@@ -97,7 +97,7 @@ impl<I: Index> ListPolicy for S3Fifo<I> {
     }
 
     fn evict(&mut self, _: bool, pins: &dyn Pins) -> Option<(Slot, Key)> {
-        // A line is passed over once for each hit it holds, a pinned one once.
+        // A line is passed over once for each of its hits, a pinned line once.
         let steps = u64::from(self.lines.slots().live()) * u64::from(HITS_MAX + 2);
         let mut pinned = 0;
         let mut from_main = self.lines.len(MAIN) > self.main_max();

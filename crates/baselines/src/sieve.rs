@@ -19,7 +19,7 @@ pub struct Sieve<I> {
 }
 
 impl<I: Index> Sieve<I> {
-    /// For up to `slots` lines.
+    /// A policy for up to `slots` lines.
     pub fn new(universe: I::Universe, slots: u32) -> Sieve<I> {
         Sieve {
             lines: Lines::new(universe, slots, 0),

@@ -1,5 +1,5 @@
-//! How often keys were seen lately: a count-min sketch of four-bit counters
-//! with conservative update, halved after every so many increments.
+//! Recent frequency of keys: a count-min sketch of four-bit counters with conservative update,
+//! halved after every so many increments.
 //!
 //! Cormode and Muthukrishnan 2005; Estan and Varghese 2002 (conservative
 //! update); ageing after Einziger, Friedman and Manes, "TinyLFU: a highly
@@ -24,7 +24,7 @@ pub(crate) struct Sketch {
 }
 
 impl Sketch {
-    /// For a pool of `lines`.
+    /// A sketch for a pool of `lines`.
     pub(crate) fn new(lines: u32) -> Sketch {
         let counters = (u64::from(lines.max(16)) * 4).next_power_of_two() * u64::from(ROWS);
         Sketch {
@@ -35,7 +35,7 @@ impl Sketch {
         }
     }
 
-    /// Makes it fit a pool of `lines`; counts are lost if it has to grow.
+    /// Fits the sketch to a pool of `lines`; the counts are lost if the sketch has to grow.
     pub(crate) fn fit(&mut self, lines: u32) {
         let fitting = Sketch::new(lines);
         if fitting.mask > self.mask {
@@ -85,7 +85,7 @@ impl Sketch {
         counts.min().unwrap_or(0)
     }
 
-    /// How often `key` was seen lately, at most 15.
+    /// Recent frequency of `key`, at most 15.
     pub(crate) fn estimate(&self, key: Key) -> u64 {
         self.least(&self.places(key))
     }

@@ -1,5 +1,5 @@
-//! W-TinyLFU: newcomers live in a small LRU window; a line leaving it enters
-//! the main region only if it was seen more often lately than the line it would
+//! W-TinyLFU: newcomers live in a small LRU window. A line that leaves the window enters
+//! the main region only if its recent frequency is higher than that of the line to
 //! replace. The main region is a segmented LRU, four fifths of it protected.
 //!
 //! Einziger, Friedman and Manes, "TinyLFU: a highly efficient cache admission
@@ -24,7 +24,7 @@ pub struct WTinyLfu<I> {
 }
 
 impl<I: Index> WTinyLfu<I> {
-    /// For up to `slots` lines, `window_percent` of them the window.
+    /// A policy for up to `slots` lines, `window_percent` of them the window.
     pub fn new(universe: I::Universe, slots: u32, window_percent: u32) -> WTinyLfu<I> {
         let mut policy = WTinyLfu {
             lines: Lines::new(universe, slots, 0),

@@ -1,5 +1,5 @@
-//! 2Q, the full version: newcomers pass through a FIFO; only those asked for
-//! again after leaving it enter the LRU list of hot lines.
+//! 2Q, the full version: newcomers pass through a FIFO. Only lines accessed again after they left
+//! the FIFO enter the LRU list of hot lines.
 //!
 //! Johnson and Shasha, "2Q: a low overhead high performance buffer management
 //! replacement algorithm", VLDB 1994, with the paper's Kin = 25% and Kout = 50%
@@ -24,7 +24,7 @@ pub struct TwoQ<I> {
 }
 
 impl<I: Index> TwoQ<I> {
-    /// For up to `slots` lines.
+    /// A policy for up to `slots` lines.
     pub fn new(universe: I::Universe, slots: u32) -> TwoQ<I> {
         let mut policy = TwoQ {
             lines: Lines::new(universe, slots, Self::ghosts_max(slots)),

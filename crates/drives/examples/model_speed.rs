@@ -1,4 +1,4 @@
-//! How fast the models run: simulated seconds a wall second for 16 hard disks,
+//! Speed of the models: simulated seconds a wall second for 16 hard disks,
 //! each with 32 random 4 KiB reads in flight.
 //!
 //! `cargo run --release -p drives --example model_speed`
@@ -43,7 +43,7 @@ fn main() -> IoResult {
     Ok(())
 }
 
-/// Runs the drives side by side and returns how many reads completed.
+/// Runs the drives side by side and returns the number of completed reads.
 fn simulate() -> IoResult<u64> {
     let mut drives = Vec::new();
     let mut events = BinaryHeap::new();

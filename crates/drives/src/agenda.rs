@@ -1,10 +1,10 @@
-//! What a model has to do, in order of time, and of entry at the same time.
+//! Pending events of a model, in order of time, and of entry at the same time.
 
 use block::Nanos;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// Things to do, each at its time.
+/// Pending events, each with its time.
 #[derive(Debug)]
 pub(super) struct Agenda<T> {
     heap: BinaryHeap<Reverse<Entry<T>>>,
@@ -32,12 +32,12 @@ impl<T> Agenda<T> {
         self.heap.push(Reverse(Entry { at, order, what }));
     }
 
-    /// When the next thing is due.
+    /// Time of the next event.
     pub fn next_at(&self) -> Option<Nanos> {
         self.heap.peek().map(|Reverse(entry)| entry.at)
     }
 
-    /// Takes out the next thing if it is due at `now`.
+    /// Takes out the next event if due at `now`.
     pub fn take_due(&mut self, now: Nanos) -> Option<(Nanos, T)> {
         if self.next_at()? > now {
             return None;
@@ -79,7 +79,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Serves for `span` from `now` on, or from when it is free; returns the end.
+    /// Serves for `span` from `now` on, or from the end of earlier work; returns the end.
     pub fn serve(&mut self, now: Nanos, span: Nanos) -> Nanos {
         self.free_at = self.free_at.max(now) + span;
         self.free_at

@@ -1,13 +1,13 @@
 //! A storage controller in front of its units: command time, write-back cache.
 //!
 //! The controller takes each command in turn. With a cache it acknowledges a
-//! write that fits and writes it to its unit (destages it) as soon as that unit
-//! has a slot, sweeping over its addresses upwards; what lies side by side by
-//! then goes out as one write. A write that does not fit waits, and with it the
+//! write that fits, and destages the write (writes it to its unit) as soon as that unit
+//! has a slot. Destaging sweeps over the unit's addresses upwards, and joins adjacent
+//! writes into one. A write that does not fit waits, and with it the
 //! writes behind it. A read that the dirty data cover comes from the cache.
 //!
 //! Invariants: dirty bytes are counted from acknowledgement until they are on
-//! the unit, and exceed the cache only by a single write larger than it; after a
+//! the unit, and exceed the cache only by a single write larger than the cache; after a
 //! flush of a cache that forgets, everything acknowledged before is on its unit.
 //!
 //! Left out: a read cache, the data path between host and controller, parity.
@@ -32,7 +32,7 @@ pub struct ControllerParameters {
     pub cache_mb: Figure,
     /// Destaging writes in flight to one unit.
     pub destage_depth: Figure,
-    /// Whether the cache outlives a power cut, by battery or flash.
+    /// The cache outlives a power cut, by battery or flash.
     pub cache_survives: bool,
 }
 
@@ -67,16 +67,16 @@ pub struct Controller<M> {
     /// Writes that wait for room and flushes that wait for destaging, in order.
     waiting: VecDeque<usize>,
     dirty_bytes: u64,
-    /// What a unit just completed; empty between calls.
+    /// Requests that a unit just completed; empty between calls.
     from_unit: Vec<Completed>,
 }
 
 #[derive(Debug)]
 struct Unit<M> {
     model: M,
-    /// Acknowledged sectors that are not yet on their way to the unit.
+    /// Acknowledged sectors that are not yet being destaged.
     dirty: RangeSet<u64>,
-    /// Where the last destaging write ended.
+    /// End of the last destaging write.
     swept_to: u64,
     destaging: usize,
 }
@@ -85,7 +85,7 @@ struct Unit<M> {
 enum Flight {
     /// A request of the host's.
     Host(Request),
-    /// Dirty data on their way to a unit.
+    /// Dirty data being destaged to a unit.
     Destage { unit: usize, bytes: u64 },
 }
 
@@ -254,7 +254,7 @@ impl<M> Unit<M> {
         }
     }
 
-    /// Whether `extent` can be read from dirty data alone.
+    /// True if `extent` can be read from dirty data alone.
     fn holds(&self, extent: Extent) -> bool {
         let first = self.dirty.get(&extent.start.0);
         first.is_some_and(|range| range.end >= extent.end().0)

@@ -1,6 +1,6 @@
-//! Service-time models: when a device would complete each request.
+//! Service-time models: the time at which a device would complete each request.
 //!
-//! A model owns its queue and decides in which order it serves. It is a pure
+//! A model owns its queue and decides the order of service. It is a pure
 //! function of its parameters and of the calls made to it: the same calls give
 //! the same times on every machine, because times are computed with `f64`
 //! addition, multiplication, division and square root only, which IEEE 754
@@ -31,9 +31,9 @@ pub use ssd::{Ssd, SsdParameters, Wear};
 
 use block::{Extent, Fua, Nanos};
 
-/// What a request asks of a device.
+/// The operation of a request.
 ///
-/// Writing zeroes costs what [`Op::Write`] of the same extent costs.
+/// Writing zeroes costs the same as [`Op::Write`] of the same extent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
     /// Move the extent from the device.
@@ -46,18 +46,18 @@ pub enum Op {
     Discard,
 }
 
-/// One request on its way into a model.
+/// A request to a model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
     /// Chosen by the caller; unique among the requests in flight in one model.
     pub id: u64,
-    /// Which unit behind a controller or a link; a single drive ignores it.
+    /// The unit behind a controller or a link; ignored by a single drive.
     pub unit: u32,
-    /// What is asked.
+    /// The operation.
     pub op: Op,
-    /// The sectors concerned; they must lie inside the unit.
+    /// The sectors of the request; they must lie inside the unit.
     pub extent: Extent,
-    /// Whether a write must be on the medium when it completes.
+    /// True of a write that must be on the medium when it completes.
     pub fua: Fua,
 }
 
@@ -77,7 +77,7 @@ impl Request {
 /// A request that has completed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Completed {
-    /// When; never later than the `now` of the call that reported it.
+    /// Time of completion; never later than the `now` of the call that reported it.
     pub at: Nanos,
     /// The id its [`Request`] had.
     pub id: u64,
@@ -93,11 +93,10 @@ pub trait Model {
     /// Takes a request. No event may be due before `now`.
     fn arrive(&mut self, now: Nanos, request: Request);
 
-    /// When something next completes or must be decided; `None` when idle.
+    /// Time of the next completion or decision; `None` when idle.
     fn next_event(&self) -> Option<Nanos>;
 
-    /// Handles the events due up to `now` and appends what completed, in order
-    /// of time.
+    /// Handles the events due up to `now` and appends the completed requests, in order of time.
     fn advance(&mut self, now: Nanos, done: &mut Vec<Completed>);
 }
 
@@ -125,7 +124,7 @@ fn nanos(ns: f64) -> Nanos {
     Nanos((ns + 0.5) as u64)
 }
 
-/// How long `bytes` take at a rate in MB/s, which is bytes a microsecond.
+/// The time of `bytes` at a rate in MB/s, which is bytes a microsecond.
 fn transfer(bytes: u64, mb_s: f64) -> Nanos {
     nanos(bytes as f64 * 1e3 / mb_s)
 }

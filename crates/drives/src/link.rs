@@ -46,7 +46,7 @@ pub struct Link<M> {
     device: M,
     flights: Slab<Request>,
     agenda: Agenda<Event>,
-    /// What the device just completed; empty between calls.
+    /// Requests that the device just completed; empty between calls.
     from_device: Vec<Completed>,
 }
 
@@ -66,7 +66,7 @@ enum Event {
 }
 
 impl<M: Model> Link<M> {
-    /// Idle links in front of `device`, which receives [`Request::unit`] as it is.
+    /// Idle links in front of `device`; the device receives [`Request::unit`] unchanged.
     ///
     /// `Err` names the parameter that no link can have, its range and the remedy.
     pub fn new(parameters: &LinkParameters, device: M) -> IoResult<Link<M>> {
@@ -105,8 +105,8 @@ impl<M: Model> Link<M> {
         })
     }
 
-    /// The time of `request`'s data on the wire, if it is `op` that moves data
-    /// this way.
+    /// The time of `request`'s data on the wire: zero unless the request is an `op`, the operation
+    /// that moves data this way.
     fn on_wire(&self, request: Request, op: Op) -> Nanos {
         if request.op == op {
             transfer(request.extent.len.bytes(), self.rate_mb_s)

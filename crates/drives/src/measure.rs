@@ -4,14 +4,14 @@
 use super::{Completed, Model, Op, Request};
 use block::{Extent, Fua, Lba, Nanos, Sectors};
 
-/// What a run measured.
+/// Results of a run.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The latency of each request counted, in the order of completion.
     pub latencies: Vec<Nanos>,
-    /// The time over which they completed.
+    /// The time over which the requests completed.
     pub elapsed: Nanos,
-    /// What they moved.
+    /// Bytes moved by the requests.
     pub bytes: u64,
 }
 

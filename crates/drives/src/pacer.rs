@@ -1,20 +1,20 @@
 //! A model run against real time, to delay a real file as the device would.
 //!
-//! The caller reads its clock, says when requests arrive, sleeps until
-//! [`next_due`](Pacer::next_due), and returns those that
-//! [`take_due`](Pacer::take_due) names. A caller that wakes late delays its own
-//! requests but not the model's: the schedule stays the device's.
+//! The caller reads its clock, passes on arriving requests, sleeps until
+//! [`next_due`](Pacer::next_due), and returns the requests that
+//! [`take_due`](Pacer::take_due) names. A caller that wakes late delays its own requests but
+//! not the model's: the schedule stays the device's.
 //!
 //! Not here: the clock, the sleep, and the file.
 
 use super::{Completed, Model, Request};
 use block::Nanos;
 
-/// Says when each request of a real device may complete.
+/// Times at which each request of a real device may complete.
 #[derive(Debug)]
 pub struct Pacer<M> {
     model: M,
-    /// The latest time heard; a clock that steps back is held here.
+    /// The latest time seen; stays if a clock steps back.
     now: Nanos,
     /// Completed and not yet taken, in order of time.
     due: Vec<Completed>,
@@ -36,8 +36,8 @@ impl<M: Model> Pacer<M> {
         self.model.arrive(self.now, request);
     }
 
-    /// When to call [`take_due`](Pacer::take_due) next; `None` while nothing is
-    /// in flight. It may turn out that nothing is due then, only decided.
+    /// Time of the next call of [`take_due`](Pacer::take_due); `None` while nothing is in flight.
+    /// At that time a request may be due, or only a decision of the model.
     pub fn next_due(&self) -> Option<Nanos> {
         let due = self.due.first().map(|completed| completed.at);
         due.or_else(|| self.model.next_event())

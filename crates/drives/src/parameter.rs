@@ -1,10 +1,10 @@
-//! A number of a device's description: its value, and what vouches for it.
+//! A number of a device's description: its value, its basis and its source.
 
 use block::{IoError, IoResult, Kind};
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// What vouches for a number.
+/// The basis of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Basis {
     /// Printed by the maker.
@@ -27,9 +27,9 @@ impl fmt::Display for Basis {
 pub struct Figure {
     /// The number.
     pub value: f64,
-    /// What vouches for it.
+    /// The basis of the number.
     pub basis: Basis,
-    /// Where it comes from.
+    /// The source of the number.
     pub source: &'static str,
 }
 
@@ -43,7 +43,7 @@ impl Figure {
         }
     }
 
-    /// A number somebody judged.
+    /// An estimated number.
     pub const fn estimate(value: f64, source: &'static str) -> Figure {
         Figure {
             value,
@@ -59,8 +59,8 @@ impl Figure {
         Ok(sectors as u64)
     }
 
-    /// The value, or an error with the name, the value, the range allowed and
-    /// the remedy, if it lies outside `allowed` or is no number.
+    /// The value, or an error with the name, the value, the allowed range and the remedy, if the
+    /// value lies outside `allowed` or is no number.
     pub(super) fn within(
         self,
         device: &'static str,

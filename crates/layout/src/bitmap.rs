@@ -30,11 +30,11 @@ const _: () = assert!(PageHeader::BYTES + BitmapRow::BYTES + WORDS * 8 == BLOCK_
 /// One version of the write-intent bitmap of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bitmap {
-    /// Which version; counts up.
+    /// The version; counts up.
     pub version: u64,
-    /// The epoch in which they were written.
+    /// The epoch in which the bits were written.
     pub epoch: u64,
-    /// The log was durable up to before this when they were written.
+    /// The log was durable up to before this when the bits were written.
     pub log_end: u64,
     /// The bits that are set.
     pub regions: Regions,
@@ -93,16 +93,16 @@ impl Bitmap {
         })
     }
 
-    /// The block of the area at which version `version` is written, with the
-    /// one after it.
+    /// The block of the area at which version `version` is written; its second copy is the next
+    /// block.
     pub fn place(version: u64) -> u64 {
         version % 2 * 2
     }
 }
 
-/// The newest bitmap in its area; `None` if no block of it is sound, or one of them is
-/// another's: a write of before `device` was reinitialised has landed late, and what it fell on
-/// may have been newer. Then every region must be taken for marked.
+/// The newest bitmap in its area; `None` if no block of the area is sound, or one is of another
+/// device. In the latter case a write from before `device` was reinitialised has landed late, and
+/// may have overwritten a newer bitmap. Then every region must be taken for marked.
 pub fn newest_bitmap(area: &[u8], device: Uuid) -> Option<Bitmap> {
     let blocks = area.chunks_exact(BLOCK_BYTES);
     let mut newest: Option<Bitmap> = None;

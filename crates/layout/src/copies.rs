@@ -1,4 +1,4 @@
-//! Which of the two copies of a superblock holds.
+//! The choice of a superblock from its two copies.
 
 use crate::signature::{UNKNOWN, foreign};
 use crate::{
@@ -6,8 +6,8 @@ use crate::{
     newest_bitmap,
 };
 
-/// The first copy, from the first [`PROBE_BYTES`](crate::PROBE_BYTES) of a
-/// device, or as many as it has, `None` if they cannot be read, and of its table area.
+/// The first copy, from the first [`PROBE_BYTES`](crate::PROBE_BYTES) of a device, or all if there
+/// are fewer, `None` if they cannot be read, and of its table area.
 pub fn first_superblock(start: Option<&[u8]>, tail: &[u8]) -> Result<Superblock, SuperblockError> {
     match superblock(start, tail) {
         Err(SuperblockError::Blank) => Err(start
@@ -17,8 +17,8 @@ pub fn first_superblock(start: Option<&[u8]>, tail: &[u8]) -> Result<Superblock,
     }
 }
 
-/// The second copy, from the last bytes of a device, and of its table area. The end of something
-/// else says nothing.
+/// The second copy, from the last bytes of a device, and of its table area. Foreign content there
+/// is no evidence: the copy then counts as blank.
 pub fn second_superblock(end: Option<&[u8]>, tail: &[u8]) -> Result<Superblock, SuperblockError> {
     match superblock(end, tail) {
         Err(SuperblockError::Foreign(_)) => Err(SuperblockError::Blank),
@@ -33,12 +33,11 @@ fn superblock(bytes: Option<&[u8]>, tail: &[u8]) -> Result<Superblock, Superbloc
     )
 }
 
-/// The superblock that holds, of its two copies and the bytes of the first. If neither
-/// can be read: the state of the better one.
+/// The superblock that holds, of its two copies and the bytes of the first. If neither can be read:
+/// the state of the better one.
 ///
-/// A device that held nothing gets its second copy before its first when it becomes a
-/// member. If the power goes in the midst of that, it has nothing, or the second copy
-/// and no first sector.
+/// A blank device gets its second copy before its first when it becomes a member. After a power cut
+/// between the two, the device is blank, or has the second copy and no first sector.
 pub fn current_superblock(
     start: Option<&[u8]>,
     first: Result<Superblock, SuperblockError>,
@@ -54,7 +53,7 @@ pub fn current_superblock(
         {
             Ok(superblock)
         }
-        // A first copy that something else has overwritten is not ours any more.
+        // A first copy overwritten with other foreign content: the device is not ours any more.
         (Err(SuperblockError::Foreign(what)), Ok(_)) => Err(SuperblockError::Foreign(what)),
         (first, second) => newest(first, second),
     }
@@ -100,7 +99,7 @@ pub fn newest(
         SuperblockError::Blank => 3,
     };
     match (a, b) {
-        // A newer version has written here since: what the other says is old.
+        // A newer version has written here since: the other copy is old.
         (Err(SuperblockError::Version(v)), _) | (_, Err(SuperblockError::Version(v))) => {
             Err(SuperblockError::Version(v))
         }
@@ -184,7 +183,7 @@ mod tests {
         torn = whole.clone();
         torn[..512].fill(0);
         assert_eq!(holds(&blank, &torn), Err(SuperblockError::Blank));
-        // It is whole, and so is the bitmap.
+        // The second copy is whole, and so is the bitmap.
         let mut bitmap = vec![0; PROBE_BYTES];
         bitmap[SUPERBLOCK_BYTES] = 1;
         assert_eq!(holds(&bitmap, &whole), Ok(1));

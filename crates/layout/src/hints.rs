@@ -1,10 +1,12 @@
-//! Policy hints: the learnt state of the policy, and where each line comes among all, on the device of that line.
+//! Policy hints: the learnt state of the policy, and the rank of each line among all, on the device
+//! of that line.
 //!
 //! ```text
 //! bytes of learnt state u32 | those bytes | HintRow ...
 //! ```
 //!
-//! Their length and checksum are in the superblock. Not here: the owner of hints, and the cost of damage (`cache`).
+//! Their length and checksum are in the superblock. Not here: the owner of hints, and the cost of
+//! damage (`cache`).
 
 use crate::record::{Plain, record};
 
@@ -32,7 +34,7 @@ pub fn encode_hints(learnt: &[u8], lines: &[HintRow]) -> Vec<u8> {
     bytes
 }
 
-/// The two parts of the bytes that [`encode_hints`] made; `None` of bytes that it cannot have made.
+/// The two parts of the bytes from [`encode_hints`]; `None` of bytes that it cannot have made.
 pub fn decode_hints(bytes: &[u8]) -> Option<(&[u8], Vec<HintRow>)> {
     let (len, rest) = bytes.split_first_chunk()?;
     let (learnt, lines) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;

@@ -1,7 +1,7 @@
 //! The identity of a device, as records of origins and superblocks of logs keep it.
 //!
-//! An identity is a text, or a set of facts. A text is a name that somebody vouches for: the
-//! URI of an export, the number of an array. Facts come from the kernel.
+//! An identity is a text, or a set of facts. A text is a name that its source guarantees: the URI
+//! of an export, the number of an array. Facts come from the kernel.
 //!
 //! ```text
 //! text of at most 64 bytes, the first of which is no 1
@@ -12,7 +12,7 @@
 //!     one hard fact differs ⟹ two devices
 //!     a path proves nothing: the kernel gives names again at each start
 //!
-//! Not here: the content of a device, which may prove or refute what its identity leaves open.
+//! Not here: the content of a device, which may prove or refute an open identity.
 
 use std::collections::BTreeMap;
 use twox_hash::XxHash3_64;
@@ -44,7 +44,7 @@ pub enum Fact {
     FileSystemName = 8,
     /// The serial number that udev has made up.
     UdevSerial = 9,
-    /// Which bytes of a file a loop device is.
+    /// The bytes of a file that a loop device consists of.
     Part = 10,
     /// The path.
     Path = 11,
@@ -104,16 +104,16 @@ pub struct Identity(Vec<u8>);
 /// The relation of two identities.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Likeness {
-    /// They are one.
+    /// The identities are of one device.
     Same,
-    /// They may be one.
+    /// The identities may be of one device.
     Open,
-    /// They are two.
+    /// The identities are of two devices.
     Other,
 }
 
 impl Identity {
-    /// `text`, if it is short; else its beginning and a hash of all of it.
+    /// `text`, if short; else its beginning and a hash of all of it.
     pub fn new(text: &str) -> Identity {
         let bytes = text.as_bytes();
         if bytes.len() <= IDENTITY_BYTES_MAX {
@@ -140,13 +140,13 @@ impl Identity {
         (bytes.len() <= IDENTITY_BYTES_MAX).then(|| Identity(bytes.to_vec()))
     }
 
-    /// Its bytes; at most 64.
+    /// The identity's bytes; at most 64.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The part of it that stays for as long as a kernel runs, whatever path leads to the device
-    /// and whatever udev has found out: as a key, not as a proof.
+    /// The part of the identity that stays for as long as a kernel runs, whatever path leads to the
+    /// device and whatever udev has found out: as a key, not as a proof.
     pub fn key(&self) -> Vec<u8> {
         let Some(facts) = facts(&self.0) else {
             return self.0.clone();
@@ -213,7 +213,8 @@ pub fn likeness(was: &[u8], is: &[u8]) -> Likeness {
             _ => (),
         }
     }
-    // A table may be written again around a partition: its number says less than its UUID.
+    // A partition table may be written again around a partition: its number proves less than its
+    // UUID.
     if agrees(Fact::Partition).is_none() && agrees(Fact::PartitionNumber) == Some(false) {
         return Likeness::Other;
     }
@@ -305,7 +306,7 @@ mod tests {
             &[(Wwid, "1"), (Serial, "x"), sdc],
             Same,
         );
-        // What a rule of udev has made up may be made up in another way.
+        // A serial number made up by a rule of udev may change.
         check(&[(UdevSerial, "x"), sdb], &[(UdevSerial, "y"), sdb], Open);
         check(&[sdb], &[sdb], Open);
         check(&[sdb], &[sdc], Other);

@@ -1,13 +1,15 @@
-//! The journal of write-back: the group that its origin is about to get at once, on a device that does
-//! not fail with those of the log.
+//! The journal of write-back: the group that its origin is about to get at once, on a device that
+//! does not fail with those of the log.
 //!
 //! ```text
-//! superblock A | .. | superblock B | .. | half 0 | half 1      half: commit, twice | record | record ..
+//! superblock A | .. | superblock B | .. | half 0 | half 1
+//! half: commit, twice | record | record ..
 //! ```
 //!
 //! A group is the records of a half, sealed as those of the log (`segment`) and salted with
-//! the journal's own uuid; `segment` of each is the group's number, and they are numbered from 0. Its commit
-//! is written once they are durable, so a group without one never was.
+//! the journal's own uuid; `segment` of each is the group's number, and the records are numbered
+//! from 0. Its commit is written once the records are durable: a group without a commit counts
+//! for nothing.
 //!
 //! Invariants:
 //!     the newest commit's records are whole, or the device is damaged
@@ -65,7 +67,7 @@ record! {
 pub struct JournalSuperblock {
     /// The journal.
     pub journal: Uuid,
-    /// The log that it is of.
+    /// The log that the journal belongs to.
     pub log: Uuid,
     /// Counts the changes.
     pub sequence: u64,
@@ -82,7 +84,7 @@ pub struct JournalSuperblock {
 }
 
 impl JournalSuperblock {
-    /// Writes it to a block.
+    /// Writes the superblock to a block.
     pub fn encode(&self, out: &mut [u8]) {
         assert!(out.len() == BLOCK_BYTES && self.identity.len() <= IDENTITY_BYTES_MAX);
         let mut identity = [0; IDENTITY_BYTES_MAX];
@@ -164,11 +166,11 @@ impl Paired for JournalSuperblock {
 pub struct JournalCommit {
     /// Counts the groups, from 1 on.
     pub group: u64,
-    /// The incarnation that wrote it.
+    /// The incarnation that wrote the commit.
     pub incarnation: u32,
-    /// Once the origin has it, it has every record of the log before this number.
+    /// Once the origin has the group, the origin has every record of the log before this number.
     pub to: u64,
-    /// When the newest of them was written, in nanoseconds since 1970.
+    /// Time of writing of the newest of those, in nanoseconds since 1970.
     pub written_at: u64,
     /// Records of the group.
     pub records: u64,
@@ -177,7 +179,7 @@ pub struct JournalCommit {
 }
 
 impl JournalCommit {
-    /// Writes it to a block.
+    /// Writes the commit to a block.
     pub fn encode(&self, journal: Uuid, out: &mut [u8]) {
         let row = JournalCommitRow {
             to: self.to,

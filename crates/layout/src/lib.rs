@@ -1,4 +1,4 @@
-//! Everything that is written to devices, without any I/O. A pool device:
+//! All data written to devices, without any I/O. A pool device:
 //!
 //! ```text
 //! superblock A | bitmap x4 | log (a ring) | map A | map B | hints A | hints B | lines |
@@ -7,15 +7,15 @@
 //!
 //! `docs/format.md` has the offsets. All integers are little-endian. Every block
 //! carries a CRC32C, the identity of its device and its own number, so that a
-//! block that was torn, flipped, sent astray or left over is known for it.
+//! torn, flipped, misdirected or stale block is recognised.
 //!
 //! Invariants:
 //!     decode(encode(x)) = x
 //!     a single flipped bit in anything encoded here is an error to `decode`
 //!     a version other than [`VERSION`] and the one before it is refused, never guessed
 //!
-//! The log of write-back (`log_superblock`, `segment`, `log_record`, `summary`) and its journal have devices of their own.
-//! The metadata of arrays' members is `array`.
+//! The log of write-back (`log_superblock`, `segment`, `log_record`, `summary`) and its journal
+//! have devices of their own. The metadata of arrays' members is `array`.
 //!
 //! Not here: the order of writes, and the consequences of damage (`cache`, `raid`).
 
@@ -92,12 +92,12 @@ pub const LINE_BITS: u32 = 40;
 pub struct Uuid(pub u128);
 
 impl Uuid {
-    /// Its bytes in the order in which they are printed, as arrays store it.
+    /// The uuid of bytes in the order in which they are printed, as arrays store them.
     pub const fn from_bytes(bytes: [u8; 16]) -> Uuid {
         Uuid(u128::from_be_bytes(bytes))
     }
 
-    /// Its bytes in that order.
+    /// The bytes in that order.
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()
     }

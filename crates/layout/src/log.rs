@@ -1,10 +1,10 @@
 //! The log: changes of the map since its last checkpoint.
 //!
-//! A ring of blocks, each with the next sequence number. A record says what a
-//! slot holds from then on: the line if that is new, the whole mask of valid
+//! A ring of blocks, each with the next sequence number. A record has the new content of a
+//! slot: the line if that is new, the whole mask of valid
 //! blocks, and the checksums of those that became valid since the slot's last
 //! record. Replayed in order over a checkpoint no newer than its first record
-//! but one, they give the map.
+//! but one, the records give the map.
 //!
 //! ```text
 //! slot u32 | flags u8 | key u64 if flag 1 | valid mask | mask of checksums | CRC32C ...
@@ -28,13 +28,13 @@ const _: () = assert!(change_bytes_max(256) <= BODY_BYTES);
 pub struct Change {
     /// The slot, counted on its device.
     pub slot: u32,
-    /// The line, if it is another than before. Its other checksums are unknown.
+    /// The line, if another than before. Its other checksums are unknown.
     pub key: Option<u64>,
     /// The blocks that are valid.
     pub valid: Mask,
-    /// The blocks whose checksums follow.
+    /// The blocks with a checksum in the record.
     pub changed: Mask,
-    /// Their checksums, in order.
+    /// Checksums of these blocks, in order.
     pub crcs: Vec<u32>,
 }
 
@@ -64,7 +64,7 @@ impl<'a> LogBlock<'a> {
         }
     }
 
-    /// Adds a record; false if there is no room for it.
+    /// Adds a record; false if there is no room.
     pub fn push(&mut self, change: &Change) -> bool {
         let bytes = change.bytes(self.line_blocks);
         let used = self.used as usize;
@@ -90,12 +90,12 @@ impl<'a> LogBlock<'a> {
         true
     }
 
-    /// True if it holds no record.
+    /// True if the block holds no record.
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// Completes it.
+    /// Completes the block.
     pub fn seal(self, device: Uuid, sequence: u64, incarnation: u32) {
         let used = self.used as usize;
         seal(self.out, KIND, device, sequence, used, incarnation);
@@ -128,8 +128,8 @@ impl<'a> LogReader<'a> {
         })
     }
 
-    /// Which incarnation of the pool wrote it. A block of an earlier one than the
-    /// block before it is what a crash left there.
+    /// The incarnation of the pool that wrote the block. A block of an earlier incarnation than the
+    /// block before is a remnant of a crash.
     pub fn incarnation(&self) -> u32 {
         self.incarnation
     }

@@ -54,7 +54,7 @@ pub enum Became {
     Data,
     /// Zeroes.
     Zero,
-    /// Of no matter.
+    /// No content: the blocks are discarded.
     Discarded,
 }
 
@@ -65,7 +65,7 @@ pub struct RecordExtent {
     pub block: u64,
     /// The number of blocks, at least one.
     pub count: u32,
-    /// Their new state.
+    /// The new state of the blocks.
     pub became: Became,
 }
 
@@ -74,21 +74,21 @@ pub struct RecordExtent {
 pub struct Record {
     /// Counts the records of the log.
     pub number: u64,
-    /// The incarnation that wrote it.
+    /// The incarnation that wrote the record.
     pub incarnation: u32,
     /// The number of its segment.
     pub segment: u64,
     /// The volume's interval.
     pub interval: u64,
-    /// Every record before it is at the origin, durably.
+    /// Every record before this number is at the origin, durably.
     pub done_to: u64,
     /// The first number of its incarnation.
     pub fence: u64,
-    /// When it was written, in nanoseconds of a clock that all incarnations share.
+    /// Time of writing, in nanoseconds of a clock that all incarnations share.
     pub written_at: u64,
-    /// Every record before it was durable on each copy that was trusted.
+    /// Every record before this number was durable on each copy that was trusted.
     pub durable_to: u64,
-    /// Every record before it was written to both copies.
+    /// Every record before this number was written to both copies.
     pub complete_to: u64,
     /// The log.
     pub log: u32,
@@ -99,7 +99,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Writes it to a block.
+    /// Writes the record to a block.
     pub fn encode(&self, log: Uuid, out: &mut [u8]) {
         let blocks = data_blocks(&self.extents);
         assert!(blocks == self.crcs.len() as u64 && blocks <= u64::from(RECORD_BLOCKS_MAX));
@@ -170,12 +170,12 @@ impl Record {
         })
     }
 
-    /// Blocks that it takes in its segment, with its header.
+    /// Blocks of the record in its segment, with its header.
     pub fn blocks(&self) -> u32 {
         1 + self.crcs.len() as u32
     }
 
-    /// True if `data`, which follows it, is its blocks.
+    /// True if `data`, read behind the header, are the record's blocks.
     pub fn has(&self, data: &[u8]) -> bool {
         let blocks = data.chunks_exact(BLOCK_BYTES).zip(&self.crcs);
         data.len() == self.crcs.len() * BLOCK_BYTES

@@ -21,7 +21,7 @@ use crate::{
 
 /// The version of the format of write-back logs, and that of one with a journal.
 pub const LOG_VERSIONS: [u32; 2] = [3, 4];
-/// Likewise, of logs whose segments have no summaries.
+/// The former versions, of logs with segments without summaries.
 const FORMER: [u32; 2] = [1, 2];
 /// The blocks of both superblocks of a device.
 pub const LOG_SUPERBLOCKS: [u64; 2] = [0, 16];
@@ -66,9 +66,9 @@ record! {
 /// A superblock of a write-back log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogSuperblock {
-    /// Which copy the device is; none for the witness.
+    /// The copy that the device has; none for the witness.
     pub copy: Option<u8>,
-    /// The volume may owe something to its origin.
+    /// The volume may have dirty data.
     pub owes: bool,
     /// The copies that hold dirty data.
     pub mask: [bool; 2],
@@ -78,19 +78,19 @@ pub struct LogSuperblock {
     pub sequence: u64,
     /// Counts the losses of copies.
     pub epoch: u64,
-    /// Whoever opened it last.
+    /// The incarnation that opened the log last.
     pub incarnation: u32,
     /// Segments of each copy.
     pub segments: u32,
     /// The volume's size in sectors.
     pub sectors: u64,
-    /// When it was opened last, in nanoseconds since 1970.
+    /// Time of the last opening, in nanoseconds since 1970.
     pub opened_at: u64,
     /// The volume.
     pub volume: String,
-    /// The devices, by the copies they have.
+    /// The devices, by their copies.
     pub devices: [String; 2],
-    /// The host that used it last.
+    /// The host that used the log last.
     pub host: String,
     /// The identity of the origin; at most [`IDENTITY_BYTES_MAX`].
     pub identity: Vec<u8>,
@@ -101,7 +101,7 @@ pub struct LogSuperblock {
 }
 
 impl LogSuperblock {
-    /// Writes it to a block.
+    /// Writes the superblock to a block.
     pub fn encode(&self, out: &mut [u8]) {
         assert!(out.len() == BLOCK_BYTES && self.identity.len() <= IDENTITY_BYTES_MAX);
         assert!(self.record.len() <= ORIGIN_RECORD_BYTES_MAX);

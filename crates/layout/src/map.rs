@@ -1,7 +1,7 @@
 //! The line map: for each slot the line in it, and its valid blocks.
 //!
-//! A checkpoint is a whole map. Its pages are numbered, and each says to which
-//! checkpoint it belongs, so that a page left from an older one is known for it.
+//! A checkpoint is a whole map. Its pages are numbered, and each names its checkpoint, so that a
+//! page left from an older one is recognised.
 
 use crate::Uuid;
 use crate::page::{BODY_BYTES, PageError, PageHeader, kind, open, seal};
@@ -81,20 +81,20 @@ pub struct Entry {
     pub key: u64,
     /// The heat of the line; 0 if unknown.
     pub heat: u16,
-    /// Its valid blocks.
+    /// The valid blocks.
     pub valid: Mask,
-    /// Its dirty blocks; always empty so far.
+    /// The dirty blocks; always empty so far.
     pub dirty: Mask,
-    /// A checksum for each block; of blocks that are not valid, anything.
+    /// A checksum for each block; arbitrary for blocks that are not valid.
     pub crcs: Vec<u32>,
 }
 
 /// A page of the map.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MapPage {
-    /// Which page: its first slot is this times [`entries_per_page`].
+    /// The page's number: its first slot is this times [`entries_per_page`].
     pub number: u64,
-    /// To which checkpoint it belongs.
+    /// The checkpoint that the page belongs to.
     pub generation: u32,
     /// The entries of its slots.
     pub entries: Vec<Entry>,

@@ -1,4 +1,4 @@
-//! Names as superblocks have them, and why a superblock is none.
+//! Names in superblocks, and the reasons for the absence of a superblock.
 
 use crate::VERSION;
 use crate::signature::Foreign;
@@ -9,16 +9,16 @@ pub const NAME_BYTES_MAX: usize = 63;
 
 pub(crate) type NameField = [u8; NAME_BYTES_MAX + 1];
 
-/// Why there is no superblock.
+/// Reason for the absence of a superblock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SuperblockError {
-    /// Nothing but zeroes.
+    /// Zeroes only.
     Blank,
     /// The superblock of another version.
     Version(u32),
     /// A superblock, but damaged: how.
     Damaged(&'static str),
-    /// Something else.
+    /// Foreign content.
     Foreign(Foreign),
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for SuperblockError {
     }
 }
 
-/// As much of a name as a superblock holds.
+/// The longest beginning of a name that a superblock holds.
 pub fn fitting(name: &str) -> &str {
     let mut end = name.len().min(NAME_BYTES_MAX);
     while !name.is_char_boundary(end) {

@@ -16,7 +16,7 @@ record! {
     }
 }
 
-/// The reason why a block is not the expected one.
+/// The reason for which a block is not the expected one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageError {
     /// The checksum does not match: torn, flipped, or never written.

@@ -1,12 +1,12 @@
-//! A superblock that is there twice, so that no cut, rot or bad sector takes both.
+//! A superblock in two copies, so that no cut, rot or bad sector takes both.
 //!
 //! Invariants:
 //!     the newer of two that are whole holds
-//!     what is noise, or cannot be read, hides nothing that the other says
-//!     what is known to be somebody else's, in the first, is: the second is what was left there
+//!     a copy that is noise, or cannot be read, hides nothing that the other says
+//!     a first copy with known foreign content makes the pair foreign: the second is a remnant
 //!
-//! Not here: reading and writing them. Whoever writes both writes the worse first, so that a cut
-//! leaves one.
+//! Not here: reading and writing them. A writer of both writes the worse copy first, so that a
+//! cut leaves one.
 
 use crate::SuperblockError;
 use crate::signature::UNKNOWN;
@@ -15,17 +15,17 @@ use crate::signature::UNKNOWN;
 pub trait Paired: Sized {
     /// Reads one from its block.
     fn decode(block: &[u8]) -> Result<Self, SuperblockError>;
-    /// Writes it to a block.
+    /// Writes the record to a block.
     fn encode(&self, out: &mut [u8]);
     /// Counts its changes.
     fn sequence(&self) -> u64;
 }
 
-/// Two blocks, as far as they could be read.
+/// The state of two blocks, as far as readable.
 pub struct Pair<T> {
     /// The one that holds. If neither does: the state of the better one.
     pub newest: Result<T, SuperblockError>,
-    /// The first is to be written first: it is the older, or none.
+    /// The first copy is the older, or none: a writer writes it first.
     pub first_is_worse: bool,
 }
 
@@ -44,7 +44,7 @@ impl<T: Paired> Pair<T> {
         }
     }
 
-    /// Any that is whole, though the device may be somebody else's by now.
+    /// Any whole copy, though the device may be foreign by now.
     pub fn legible(blocks: [Option<&[u8]>; 2]) -> Option<T> {
         let blocks = blocks.into_iter().flatten();
         let whole = blocks.filter_map(|block| T::decode(block).ok());

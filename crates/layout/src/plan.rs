@@ -1,8 +1,7 @@
-//! Where everything is on a pool device.
+//! The plan of a pool device: the place of each area.
 //!
-//! The plan follows from the device's size and the length of a line alone, so
-//! that one superblock is enough to find the rest, and a superblock that disagrees with it
-//! is known for damaged.
+//! The plan follows from the device's size and the length of a line alone. One superblock is enough
+//! to find the rest, and a superblock that disagrees with the plan is recognised as damaged.
 
 use crate::map::entries_per_page;
 use crate::volumes::{TABLE_BLOCKS_MAX, volumes_fitting};
@@ -13,13 +12,13 @@ use block::{Extent, Lba, Sectors};
 pub const BITMAP_BLOCKS: u64 = 4;
 /// Blocks of log that even the smallest device has.
 const LOG_BLOCKS_MIN: u64 = 16;
-/// Blocks of log for each page of the map. A page holds more than what its slots
-/// can have pending, so a commit is at most as many blocks as the map has pages:
-/// one fits beside a half full log, and so does the last one of a checkpoint.
+/// Blocks of log for each page of the map. A page holds more than its slots can have pending, so a
+/// commit is at most as many blocks as the map has pages: one fits beside a half full log, and so
+/// does the last one of a checkpoint.
 const LOG_BLOCKS_PER_PAGE: u64 = 4;
 /// Bytes of the policy's hints, for each slot.
 const HINTS_BYTES_PER_SLOT: u64 = 16;
-/// Of how many blocks of a device each table area has one, up to [`TABLE_BLOCKS_MAX`].
+/// Blocks of a device for each block of a table area, up to [`TABLE_BLOCKS_MAX`].
 const BLOCKS_PER_TABLE_BLOCK: u64 = 128;
 /// Blocks of a witness: two superblocks, and their table areas.
 pub const WITNESS_BLOCKS: u64 = 2 * (SUPERBLOCK_BLOCKS + TABLE_BLOCKS_MAX);
@@ -47,25 +46,25 @@ pub struct Area {
 }
 
 impl Area {
-    /// The first block after it.
+    /// The first block after the area.
     pub const fn end(self) -> u64 {
         self.start + self.blocks
     }
 
-    /// Where its block `n` is on a part of a device that starts at `base`.
+    /// Address of the area's block `n` on a part of a device that starts at `base`.
     pub fn lba(self, base: Lba, n: u64) -> Lba {
         assert!(n < self.blocks, "block {n} of {self:?}");
         base + Sectors((self.start + n) * BLOCK_SECTORS)
     }
 
-    /// The sectors of it.
+    /// The sectors of the area.
     pub fn extent(self, base: Lba) -> Extent {
         let start = base + Sectors(self.start * BLOCK_SECTORS);
         Extent::new(start, Sectors(self.blocks * BLOCK_SECTORS))
     }
 }
 
-/// Why a device cannot be laid out.
+/// Reason for which a device cannot be laid out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlanError {
     /// The device has no room for a line beside the metadata.
@@ -74,14 +73,14 @@ pub enum PlanError {
     TooManyLines,
 }
 
-/// Where everything is.
+/// The areas of a device, and its numbers of blocks and lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// Blocks of the device's part that is used.
     pub blocks: u64,
     /// Blocks of a line.
     pub line_blocks: u32,
-    /// Lines it has room for.
+    /// Lines that the device has room for.
     pub slots: u32,
     /// Lines that log, map and hints have room for: the table areas are where the last ones were.
     pub places: u32,
@@ -189,7 +188,7 @@ impl Plan {
         u64::from(self.slots.div_ceil(entries_per_page(self.line_blocks)))
     }
 
-    /// Its areas by name, in order.
+    /// The areas by name, in order.
     pub fn areas(&self) -> Vec<(&'static str, Area)> {
         let areas = [
             ("superblock A", self.superblocks[0]),

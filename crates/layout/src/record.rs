@@ -3,13 +3,13 @@
 
 /// A value of fixed size: an integer, a record, or as many of one as fit an array.
 pub trait Plain: Copy {
-    /// Its size on the device.
+    /// Size on the device.
     const BYTES: usize;
-    /// All bytes of it are zero.
+    /// The value of bytes that are all zero.
     const ZERO: Self;
-    /// Writes it.
+    /// Writes the value.
     fn put(&self, out: &mut [u8]);
-    /// Reads it.
+    /// Reads the value.
     fn get(bytes: &[u8]) -> Self;
 }
 
@@ -43,16 +43,16 @@ impl<T: Plain, const N: usize> Plain for [T; N] {
     }
 }
 
-/// A field as the documentation shows it.
+/// A field in the form of the documentation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Row {
-    /// Where it begins, in bytes.
+    /// First byte of the field.
     pub offset: u32,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub bytes: u32,
-    /// Its name.
+    /// The field's name.
     pub name: &'static str,
-    /// Its meaning.
+    /// The field's meaning.
     pub help: &'static str,
 }
 
@@ -69,13 +69,13 @@ macro_rules! record {
         }
 
         impl $name {
-            /// Its size on the device.
+            /// Size on the device.
             pub const BYTES: usize = $bytes;
-            /// All bytes of it are zero.
+            /// The record of bytes that are all zero.
             pub const ZERO: $name = $name {
                 $($field: <$type as $crate::record::Plain>::ZERO,)*
             };
-            /// Its fields, in order.
+            /// The fields, in order.
             pub const ROWS: &[$crate::record::Row] = &[$($crate::record::Row {
                 offset: $offset,
                 bytes: <$type as $crate::record::Plain>::BYTES as u32,

@@ -42,12 +42,12 @@ pub const LOG_NUMBER: u32 = 1;
 
 const _: () = assert!(SegmentRow::BYTES == SUMMARY_AT);
 
-/// Where one copy of a segment is.
+/// Place of one copy of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentCopy {
     /// The member.
     pub member: u16,
-    /// Which segment of its area.
+    /// The segment's number in the member's area.
     pub slot: u32,
 }
 
@@ -56,18 +56,18 @@ pub struct SegmentCopy {
 pub struct Segment {
     /// Counts the segments of the log; never given twice.
     pub number: u64,
-    /// The incarnation that wrote it.
+    /// The incarnation that wrote the segment.
     pub incarnation: u32,
     /// [`LOG_NUMBER`].
     pub log: u32,
     /// Both copies.
     pub copies: [SegmentCopy; 2],
-    /// Of the segment before.
+    /// The summary of the segment before.
     pub summary: Option<Summary>,
 }
 
 impl Segment {
-    /// Writes it to a block.
+    /// Writes the header to a block.
     pub fn encode(&self, log: Uuid, out: &mut [u8]) {
         let [first, second] = self.copies;
         let row = SegmentRow {

@@ -50,10 +50,10 @@ impl fmt::Display for Foreign {
     }
 }
 
-/// Something, but nobody knows whose.
+/// Content that matches no known magic.
 pub(crate) const UNKNOWN: Foreign = Foreign("data of an unknown kind");
 
-/// The content that the first bytes of a device show; `None` if they are all zero.
+/// The content by the first bytes of a device; `None` if all are zero.
 pub fn foreign(bytes: &[u8]) -> Option<Foreign> {
     let known = MAGICS.iter().find(|(at, magic, _)| {
         let there = bytes.get(*at..*at + magic.len());

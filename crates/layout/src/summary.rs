@@ -1,15 +1,15 @@
 //! The summary of a segment of the write-back log: the changes of its records, so that an opening
-//! need not read them. The header of the next segment has it, which has room for it.
+//! need not read them. The header of the next segment holds the summary, since it has room.
 //!
-//! After [`SummaryRow`] each record has, as LEB128 of at most 64 bits but for the last: the
-//! incarnations since the record before (the first: its incarnation) and, unless that is 0, its
-//! `fence`; the intervals and the nanoseconds since the record before (the first: its own); its
-//! extents; of each its block, and four times its count plus what became of it; and then a
+//! After [`SummaryRow`] each record has these numbers, as LEB128 of at most 64 bits but for the
+//! last: the incarnations since the record before (the first: its incarnation) and, unless that is
+//! 0, its `fence`; the intervals and the nanoseconds since the record before (the first: its own);
+//! its extents; of each its block, and four times its count plus its new state; and then a
 //! CRC32C of four bytes for each block of data.
 //!
 //! Invariant: a summary with records has all that its segment got since `offset`.
 //!
-//! Not here: whether the copies have the records whole, which `durable_to` says.
+//! Not here: proof that the copies have the records whole, which `durable_to` gives.
 
 use crate::log_record::{
     RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, Record, RecordExtent, SEGMENT_BLOCKS, crcs_of,
@@ -32,7 +32,7 @@ record! {
     }
 }
 
-/// Where it begins in the body of a header.
+/// Place of the summary in the body of a header.
 pub(crate) const SUMMARY_AT: usize = 32;
 /// Bytes that the records may have.
 const ROOM: usize = BODY_BYTES - SUMMARY_AT - SummaryRow::BYTES;
@@ -44,7 +44,7 @@ pub struct Summary {
     pub segment: u64,
     /// Every record of the log before this number was durable on each copy that was trusted.
     pub durable_to: u64,
-    /// And before this one at the origin, durably.
+    /// Every record of the log before this number was at the origin, durably.
     pub done_to: u64,
     first: u64,
     offset: u32,
@@ -57,7 +57,7 @@ pub struct SummaryWriter {
     summary: Summary,
     /// The number from which the next record is counted.
     last: Last,
-    /// There is no room for all.
+    /// The records do not all fit.
     is_full: bool,
 }
 
@@ -70,7 +70,8 @@ struct Last {
 }
 
 impl SummaryWriter {
-    /// Of a segment whose next record, number `first`, begins at its block `offset`.
+    /// The summary of a segment; the next record, number `first`, begins at the segment's block
+    /// `offset`.
     pub fn new(segment: u64, first: u64, offset: u32) -> SummaryWriter {
         SummaryWriter {
             summary: Summary {
@@ -126,7 +127,7 @@ impl SummaryWriter {
         self.summary.bytes.extend(encode::u64(number, &mut buf));
     }
 
-    /// The summary, in whose time the log was durable and done up to these numbers.
+    /// The summary, with the numbers up to which the log was durable and done at its time.
     pub fn finish(mut self, durable_to: u64, done_to: u64) -> Summary {
         (self.summary.durable_to, self.summary.done_to) = (durable_to, done_to);
         self.summary
@@ -134,7 +135,7 @@ impl SummaryWriter {
 }
 
 impl Summary {
-    /// Bytes that it takes.
+    /// Bytes of the summary.
     pub(crate) fn bytes(&self) -> usize {
         SummaryRow::BYTES + self.bytes.len()
     }
@@ -169,8 +170,8 @@ impl Summary {
         })
     }
 
-    /// Its records, of `log`, each with the block of the segment that it begins at. Their `done_to`
-    /// and `durable_to` are the summary's, and `complete_to` is unknown.
+    /// The records, of `log`, each with its first block in the segment. Their `done_to` and
+    /// `durable_to` are the summary's, and `complete_to` is unknown.
     pub fn records(&self, log: u32) -> Result<Vec<(u32, Record)>, PageError> {
         let mut last = Last::default();
         let (mut rest, mut at) = (&self.bytes[..], self.offset);
@@ -224,7 +225,7 @@ impl Summary {
         }
     }
 
-    /// After its last record; none if it has none.
+    /// The number after the last record; none if there is no record.
     pub fn end(&self) -> Option<u64> {
         let has = self.records > 0;
         self.first

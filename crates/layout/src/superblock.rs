@@ -1,6 +1,6 @@
-//! The superblock: the role of a device, its pool, and the volumes whose
-//! lines it may hold. Two copies, at both ends of the device, each with a table area for
-//! the volumes that do not fit into it.
+//! The superblock: the role of a device, its pool, and the volumes that may have
+//! lines on the device. Two copies, at both ends of the device, each with a table area for
+//! the volumes that do not fit into the copy.
 //!
 //! The same superblock, with another role and no lines, is written to the pool's
 //! witness: a small device beside the pool that outlives its members.
@@ -16,11 +16,11 @@ const MAGIC: [u8; 8] = *b"HOTSETPL";
 const SUPERBLOCK_BYTES: usize = SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES;
 /// Members that a superblock has room for.
 pub const MEMBERS_MAX: usize = 16;
-/// Wrong bits up to which eight bytes are taken for a damaged magic.
+/// Number of wrong bits up to which eight bytes count as a damaged magic.
 const MAGIC_BITS_WRONG_MAX: u32 = 8;
-/// Where the volumes begin: after the first block.
+/// Begin of the volumes: after the first block.
 const TABLE_AT: usize = BLOCK_BYTES;
-/// Where the first block's checksum is.
+/// Place of the first block's checksum.
 const CRC_AT: usize = BLOCK_BYTES - 4;
 const FLAG_CLEAN: u8 = 1;
 const ROLE_MEMBER: u8 = 1;
@@ -84,7 +84,7 @@ pub(crate) fn set_checksum(block: &mut [u8]) {
     block[CRC_AT..BLOCK_BYTES].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// True if it is there.
+/// True if the checksum is there.
 pub(crate) fn has_checksum(block: &[u8]) -> bool {
     let crc = u32::from_le_bytes(block[CRC_AT..BLOCK_BYTES].try_into().expect("four bytes"));
     crc == crc_fast::crc32_iscsi(&block[..CRC_AT])
@@ -101,16 +101,16 @@ pub enum Role {
     Witness,
 }
 
-/// Another member, as a superblock knows it.
+/// Another member, as recorded by a superblock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
-    /// Its uuid.
+    /// The member's uuid.
     pub device: Uuid,
-    /// Lines it has room for.
+    /// Lines that the member has room for.
     pub slots: u32,
-    /// Its name at the time.
+    /// The member's name at the time.
     pub name: String,
-    /// Its failure domain.
+    /// The member's failure domain.
     pub domain: String,
 }
 
@@ -131,19 +131,19 @@ pub struct Superblock {
     pub epoch: u64,
     /// Blocks of the device that are used; 0 for a witness.
     pub blocks: u64,
-    /// Lines it has room for.
+    /// Lines that the device has room for.
     pub slots: u32,
     /// Blocks of a line.
     pub line_blocks: u32,
     /// Blocks of a marked region.
     pub region_blocks: u32,
-    /// Which of the two maps the newest checkpoint is in.
+    /// The map, of two, with the newest checkpoint.
     pub map: Option<u8>,
-    /// Of the newest checkpoint.
+    /// Generation of the newest checkpoint.
     pub generation: u32,
     /// The first log block that the checkpoint does not cover.
     pub log_start: u64,
-    /// If clean: after the last log block.
+    /// If clean: the block after the last log block.
     pub log_end: u64,
     /// The id that the next new volume gets.
     pub next_volume: u32,
@@ -156,24 +156,24 @@ pub struct Superblock {
     pub label: String,
     /// The name of the device.
     pub name: String,
-    /// The host that used it last.
+    /// The host that used the device last.
     pub host: String,
     /// The members of the pool.
     pub members: Vec<Member>,
-    /// The volumes whose lines it may hold.
+    /// The volumes that may have lines on the device.
     pub volumes: VolumeTable,
 }
 
 impl Superblock {
-    /// True if it can be written: members, and volumes with the longest records, fit.
+    /// True if the superblock can be written: members, and volumes with the longest records, fit.
     pub fn fits(&self) -> bool {
         let room = volumes_fitting(self.table_areas().map_or(0, |[area, _]| area.blocks));
         self.members.len() <= MEMBERS_MAX && self.volumes.rows() as usize <= room
     }
 
-    /// Writes the superblock; the bytes that are to be written, a whole number of
-    /// blocks. `out` has room for [`SUPERBLOCK_BLOCKS`]. The volumes' rows beyond that
-    /// belong into the table area of the same copy.
+    /// Writes the superblock; returns the number of bytes to write, of whole blocks. `out` has room
+    /// for [`SUPERBLOCK_BLOCKS`]. The volumes' rows beyond that belong into the table area of the
+    /// same copy.
     pub fn encode(&self, out: &mut [u8]) -> usize {
         assert!(out.len() == SUPERBLOCK_BYTES && self.members.len() <= MEMBERS_MAX);
         out.fill(0);
@@ -242,7 +242,7 @@ impl Superblock {
     }
 
     /// The part of a table area that belongs to a copy, the first or the second, by the bytes of
-    /// its superblock; `None` if it has all rows, or is no superblock of this version.
+    /// its superblock; `None` if the superblock has all rows, or is none of this version.
     pub fn table_area(bytes: &[u8], copy: usize) -> Option<Area> {
         let row = SuperblockRow::decode(bytes);
         let beyond = blocks_beyond(row.table_bytes);
@@ -284,7 +284,7 @@ impl Superblock {
                 "the superblock's checksum does not match",
             ));
         }
-        // A newer version may mean anything by its bytes, but not by these.
+        // A newer version may give other bytes another meaning, but not these.
         if row.version != VERSION && row.version != VERSION_FORMER {
             return Err(SuperblockError::Version(row.version));
         }
@@ -358,7 +358,7 @@ impl Superblock {
         Ok(())
     }
 
-    /// Where everything is on the device; `None` for a witness.
+    /// The plan of the device; `None` for a witness.
     pub fn plan(&self) -> Option<Plan> {
         let plan = plan_of(self.blocks, self.line_blocks)?;
         (self.role == Role::Member && plan.slots == self.slots).then_some(plan)

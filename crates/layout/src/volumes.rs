@@ -1,5 +1,5 @@
-//! The volumes of a pool, as superblocks say them: rows, one after the other. The rows that do
-//! not fit behind a superblock's first block go on in the table area of that copy.
+//! The volumes of a pool, as stored in superblocks: rows, one after the other. The rows that do not
+//! fit behind a superblock's first block continue in the table area of that copy.
 
 use crate::name::{SuperblockError, name_field, name_of};
 use crate::record::record;
@@ -36,16 +36,16 @@ record! {
 /// lines are not to be trusted by the next incarnation.
 pub const VOLUME_QUIESCED: u32 = 1;
 
-/// A volume whose lines the pool may hold.
+/// A volume that may have lines in the pool.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Volume {
-    /// Its id in the keys of lines; never 0.
+    /// The volume's id in the keys of lines; never 0.
     pub id: u32,
     /// See [`VOLUME_QUIESCED`].
     pub flags: u32,
-    /// Its size in sectors.
+    /// The volume's size in sectors.
     pub sectors: u64,
-    /// Its name.
+    /// The volume's name.
     pub name: String,
     /// The record of its origin; opaque here.
     pub origin: Vec<u8>,
@@ -61,7 +61,7 @@ pub const fn volumes_fitting(table_blocks: u64) -> usize {
     }
 }
 
-/// Rows of volumes, as they are written. Copies share the bytes.
+/// Rows of volumes, in their stored form. Copies share the bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct VolumeTable {
     rows: u32,
@@ -105,7 +105,7 @@ impl VolumeTable {
         self.rows
     }
 
-    /// True if it is the same table, not one that happens to say the same.
+    /// True of a copy of the same table, not of an equal one.
     pub fn is(&self, other: &VolumeTable) -> bool {
         Arc::ptr_eq(&self.bytes, &other.bytes)
     }

@@ -1,20 +1,20 @@
 //! A client: another server's export as a [`Device`].
 //!
 //! Invariants:
-//!   - a request is answered once, whatever becomes of the connection: one
-//!     that was lost unanswered is asked again on the next, and all requests
-//!     may be carried out twice with the same effect;
+//!   - a request is answered once, even if its connection is lost: the request is then
+//!     sent again on the next connection, and every request may be carried out
+//!     twice with the same effect;
 //!   - a flush succeeds only if every write acknowledged before it was
-//!     acknowledged by the same connection: a server that was restarted may
-//!     have forgotten the others, so the first flush after a loss says so;
-//!   - nor before every change that nobody waited for has been answered: it can
-//!     undo no later one;
+//!     acknowledged by the same connection: a restarted server may have
+//!     forgotten the others, so the first flush after a loss fails;
+//!   - a flush succeeds only after the answers to all changes that no caller waits
+//!     for any more: no such change can undo a later one;
 //!   - no request goes by a later connection before its export was recognised (`Options`): the
 //!     server may be back with another disk.
 //!
-//! Not here: a server that still carries out a request of a connection it has
-//! lost can undo a later write to the same place; NBD has no way to prevent it. Who
-//! cannot bear that of durable writes has them fail instead (`Options`).
+//! Not here: a server that still carries out a request of a lost connection can undo a
+//! later write to the same place. NBD has no way to prevent that. A caller for which that
+//! is wrong has its durable writes fail instead (`Options`).
 
 mod dial;
 mod link;
@@ -38,33 +38,33 @@ use std::rc::Rc;
 pub struct Client {
     link: Rc<Link>,
     geometry: Geometry,
-    /// It reads what is not recognised yet, and the connection is another's.
+    /// True for the client that recognises the export of a new connection; other requests wait.
     recognises: bool,
 }
 
-/// How a client's export is; clones are of the same client.
+/// State of a client's export; clones are of the same client.
 #[derive(Clone)]
 pub struct Standing(Rc<Link>);
 
 impl Standing {
-    /// Why the export that answered last is another than the client was opened on.
+    /// Reason for which the last server's export is another than at the opening.
     pub fn other(&self) -> Option<String> {
         self.0.other.borrow().clone()
     }
 
-    /// How large the export is in bytes, if that is more than the client was opened on.
+    /// Size of the export in bytes, if larger than when the client was opened.
     pub fn grown(&self) -> Option<u64> {
         let now = self.0.session.get().size_bytes;
         (now > self.0.first.size_bytes).then_some(now)
     }
 
-    /// How often a connection was lost with changes that no flush had covered: a server that was
-    /// restarted may have forgotten them.
+    /// Count of lost connections with changes that no flush had covered: a restarted server may
+    /// have forgotten them.
     pub fn losses(&self) -> u64 {
         self.0.losses.get()
     }
 
-    /// Why requests wait or fail; `None` while the export answers.
+    /// Reason for which requests wait or fail; `None` while the export answers.
     pub fn trouble(&self) -> Option<String> {
         self.0.trouble()
     }
@@ -94,7 +94,7 @@ impl Client {
         })
     }
 
-    /// How its export is.
+    /// State of the export.
     pub fn standing(&self) -> Standing {
         Standing(self.link.clone())
     }
@@ -204,7 +204,7 @@ impl Drop for Client {
     }
 }
 
-/// Has `recognise` look at what a link is connected to.
+/// The check of a new connection: runs `recognise` on the export behind the link.
 fn look(name: &str, recognise: Option<Recognise>) -> Option<Look> {
     let (name, recognise) = (name.to_owned(), recognise?);
     Some(Rc::new(move |link: Rc<Link>| {
@@ -326,7 +326,7 @@ impl Device for Client {
             .map_err(|e| e.on(self.geometry.name.to_string()))
     }
 
-    /// Without TRIM on the server's side this does nothing.
+    /// Does nothing without TRIM on the server's side.
     async fn discard(&self, extent: Extent) -> IoResult {
         self.geometry.check(extent)?;
         self.check_writable()?;
@@ -356,8 +356,8 @@ impl Device for Client {
     }
 }
 
-/// Appends the runs of whole sectors that a server reported from `at`; where the
-/// next begins. A sector that is reported in parts counts as data.
+/// Appends the runs of whole sectors that a server reported from `at`; returns the begin of the
+/// next. A sector that is reported in parts counts as data.
 fn runs(at: Lba, end: Lba, reported: &[(u32, u32)], out: &mut Vec<(Extent, Content)>) -> Lba {
     let mut next = at;
     let before = out.len();
@@ -388,7 +388,7 @@ fn runs(at: Lba, end: Lba, reported: &[(u32, u32)], out: &mut Vec<(Extent, Conte
         push(from, Content::Data);
         push(to, content);
     }
-    // What was reported always reaches a sector further, so that this ends.
+    // Every report reaches at least one sector further, so that this ends.
     push(Lba(byte.div_ceil(SECTOR_BYTES)), Content::Data);
     next
 }
@@ -419,7 +419,7 @@ mod tests {
         // Less than a sector still moves on; more than asked is cut off.
         assert_eq!(reported(0, 4, &[(100, 3)]), (1, vec![(0, 1, Data)]));
         assert_eq!(reported(0, 4, &[(1 << 20, 3)]), (4, vec![(0, 4, Hole)]));
-        // What the caller had is left as it was.
+        // Earlier entries of the caller's list stay.
         let had = (Extent::new(Lba(0), Sectors(4)), Data);
         let mut out = vec![had];
         runs(Lba(4), Lba(8), &[(2048, 0)], &mut out);

@@ -28,7 +28,7 @@ impl Inbox {
         }
     }
 
-    /// Asks for [`INBOX_BYTES`] from now on.
+    /// Receives [`INBOX_BYTES`] at a time from now on.
     pub(crate) async fn widen(&mut self) {
         let mut buf = self.pool.take(INBOX_BYTES);
         let left = self.bytes().len();
@@ -37,7 +37,7 @@ impl Inbox {
         (self.buf, self.bytes) = (Some(buf), INBOX_BYTES);
     }
 
-    /// What has not been used.
+    /// The unused bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.buf {
             Some(buf) => &buf[self.start..self.end],
@@ -51,7 +51,7 @@ impl Inbox {
         self.start += n;
     }
 
-    /// Runs `parse` on the unused bytes and marks what it takes as used.
+    /// Runs `parse` on the unused bytes and marks the parsed ones as used.
     pub(crate) fn parse<T>(&mut self, parse: impl FnOnce(&mut &[u8]) -> T) -> T {
         let mut rest = self.bytes();
         let before = rest.len();
@@ -61,7 +61,7 @@ impl Inbox {
         value
     }
 
-    /// Moves up to `to.len()` unused bytes into `to`; how many there were.
+    /// Moves up to `to.len()` unused bytes into `to`; returns their number.
     pub(crate) fn copy_to(&mut self, to: &mut [u8]) -> usize {
         let n = to.len().min(self.end - self.start);
         to[..n].copy_from_slice(&self.bytes()[..n]);
@@ -69,7 +69,7 @@ impl Inbox {
         n
     }
 
-    /// Receives more, once everything is used. False at the end of the stream.
+    /// Receives more, once all bytes are used. False at the end of the stream.
     ///
     /// If this future is dropped, the bytes of that receive are lost.
     pub(crate) async fn fill(&mut self, stream: &impl Stream) -> IoResult<bool> {

@@ -5,7 +5,7 @@
 //! [`serve`] and [`client`] run it over any [`block::Stream`], with TLS where
 //! asked for.
 //!
-//! What is spoken, the limits and the errors are in `docs/nbd.md`.
+//! Commands, limits and errors: `docs/nbd.md`.
 
 pub mod client;
 mod inbox;

@@ -1,7 +1,7 @@
 //! Gathers many small messages and their payloads into one send.
 //!
-//! Headers are written into one page a send; payloads go out from where they
-//! lie. Nothing is allocated for a message.
+//! Headers are written into one page for each send; payloads are sent from their own
+//! buffers. Messages allocate nothing.
 
 use block::{Buf, PAGE_BYTES, Pool, Shared};
 use std::collections::VecDeque;
@@ -15,9 +15,9 @@ const FRAMES_MAX: usize = PAGE_BYTES / HEAD_BYTES_MAX;
 pub(crate) struct Frame {
     head: [u8; HEAD_BYTES_MAX],
     head_len: u8,
-    /// Whether this is the last message of its request.
+    /// True of the last message of its request.
     pub(crate) last: bool,
-    /// Memory to give back once it is sent, in bytes.
+    /// Memory to give back after the send, in bytes.
     pub(crate) charge: u32,
     pub(crate) body: Option<Shared>,
 }
@@ -38,14 +38,14 @@ impl Frame {
     }
 }
 
-/// What a send carries besides its bytes.
+/// Account of a send, besides its bytes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Load {
-    /// Requests that it answers or makes.
+    /// Requests answered or made by the send.
     pub(crate) requests: u32,
-    /// Memory to give back once it is sent, in bytes.
+    /// Memory to give back after the send, in bytes.
     pub(crate) charge: u32,
-    /// Messages in it.
+    /// Messages of the send.
     pub(crate) frames: u32,
 }
 

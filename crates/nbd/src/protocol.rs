@@ -6,11 +6,11 @@
 //! Invariants:
 //!   - nothing here reads, writes, waits, or knows the time;
 //!   - memory held for a peer is bounded by constants, never by a length the
-//!     peer claims: what exceeds a limit is skipped as it arrives;
+//!     peer claims: anything beyond a limit is skipped as it arrives;
 //!   - bytes may arrive split anywhere; the answer does not depend on where.
 //!
-//! Not here, on purpose: oldstyle negotiation, extended headers and resize,
-//! which the peers this speaks to do not need.
+//! Not here, on purpose: oldstyle negotiation, extended headers and resize. The
+//! intended peers do not need them.
 
 pub mod client_handshake;
 pub mod coverage;

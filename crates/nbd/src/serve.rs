@@ -3,15 +3,15 @@
 //! Invariants:
 //!   - a connection uses at most its share of the memory set aside for all of them, so
 //!     one that stalls takes nothing from another (`credit`);
-//!   - no listener's clients, and nobody without a whole handshake, take the places of
-//!     another listener's (`doors`);
+//!   - neither the clients of a listener nor peers without a finished handshake take the
+//!     places of another listener (`doors`);
 //!   - an answer to a request is sent after the device acknowledged it, and a
-//!     flush is the device's own, so it covers what was acknowledged on any connection;
+//!     flush is the device's own: it covers the writes acknowledged on any connection;
 //!   - a flush that fails, for whichever connection, is reported on each (`flushes`);
 //!   - every future here stays on its shard.
 //!
-//! Not here: opening sockets and reading certificates (who owns the files
-//! does), and which addresses are safe to listen on.
+//! Not here: opening sockets and reading certificates (the owner of the files
+//! does), and a judgement of which addresses are safe to listen on.
 
 mod admission;
 mod connection;
@@ -42,14 +42,14 @@ use std::rc::Rc;
 const ACCEPT_PAUSE: Nanos = Nanos::from_millis(100);
 const ACCEPT_PAUSE_MAX: Nanos = Nanos::from_secs(2);
 
-/// A listener, as its owner has it.
+/// A listener, as its owner holds it.
 pub struct Listening {
     tls: RefCell<Option<Tls>>,
     closed: Cell<bool>,
 }
 
 impl Listening {
-    /// One whose clients are shown `tls`.
+    /// A listener that offers `tls` to its clients.
     pub fn new(tls: Option<Tls>) -> Rc<Listening> {
         Rc::new(Listening {
             tls: RefCell::new(tls),
@@ -57,20 +57,20 @@ impl Listening {
         })
     }
 
-    /// Shows `tls` to those who come from now on.
+    /// Offers `tls` to later clients.
     pub fn renew(&self, tls: Option<Tls>) {
         *self.tls.borrow_mut() = tls;
     }
 }
 
 impl<D: Device> Server<D> {
-    /// Serves what `listener` accepts until the server is shut down, whatever fails.
+    /// Serves the connections of `listener` until the server is shut down, whatever fails.
     pub async fn serve<L: Listener>(self: &Rc<Self>, listener: L) {
         let listening = Listening::new(self.tls.clone());
         self.serve_with(listener, listening).await;
     }
 
-    /// As [`Server::serve`], with TLS of the listener's own, until that is closed.
+    /// Serves as [`Server::serve`] does, with TLS of the listener's own, until that is closed.
     pub async fn serve_with<L: Listener>(self: &Rc<Self>, listener: L, listening: Rc<Listening>) {
         let door = self.doors.open();
         let stopping = || (self.stopping.get() || listening.closed.get()).then_some(());
@@ -97,7 +97,7 @@ impl<D: Device> Server<D> {
         listener.close();
     }
 
-    /// Accepts nothing more where `listening` is; connections that came by it stay.
+    /// Stops accepting at `listening`; its earlier connections stay.
     pub fn close(&self, listening: &Listening) {
         listening.closed.set(true);
         self.stop.notify();

@@ -1,15 +1,15 @@
 //! TLS over any stream, by rustls, which does no I/O of its own.
 //!
 //! Invariants:
-//!   - memory held for a peer is one receive, one send and what rustls keeps of
+//!   - memory held for a peer is one receive, one send and rustls's part of
 //!     a record, whatever the peer claims;
-//!   - steps of a server's handshake are done by its [`Worker`], if it has one;
+//!   - steps of a server's handshake are done by its [`Worker`], if there is one;
 //!   - no borrow of the session is held across a wait, so that receiving and
 //!     sending run at the same time.
 //!
-//! Not here: reading files; the caller passes what is in them. The end of a
-//! stream without TLS's own farewell reads as its end: NBD frames its messages
-//! and notices what is cut short.
+//! Not here: reading files; the caller passes their content. The end of a
+//! stream without TLS's own farewell reads as the end of the stream: NBD frames
+//! its messages and notices a truncated one.
 
 mod dates;
 
@@ -37,14 +37,14 @@ const NARROW_BYTES: usize = 16 << 10;
 const PLAIN_BYTES: usize = 48 << 10;
 /// Buffer memory of one TLS stream.
 pub(crate) const TLS_BYTES: usize = 2 * RECORDS_BYTES;
-/// The same before it is widened.
+/// The same before the stream is widened.
 pub(crate) const TLS_NARROW_BYTES: usize = 2 * NARROW_BYTES;
 
-/// What a server shows, and whom it asks to show something.
+/// TLS of a server: its certificate, and the authority of its clients.
 #[derive(Clone)]
 pub struct Acceptor(Arc<ServerConfig>);
 
-/// Whom a client trusts, and what it shows.
+/// TLS of a client: the trusted authority, and the client's own certificate.
 #[derive(Clone)]
 pub struct Dialer {
     config: Arc<ClientConfig>,
@@ -79,17 +79,17 @@ fn key(pem: &[u8]) -> IoResult<PrivateKeyDer<'static>> {
 /// A certificate chain and its key, both in PEM.
 #[derive(Clone, Copy)]
 pub struct Identity<'a> {
-    /// The certificate, then those that vouch for it.
+    /// The certificate, then its chain of authorities.
     pub certificates: &'a [u8],
     /// The key of the first.
     pub key: &'a [u8],
 }
 
 impl Acceptor {
-    /// A server that shows `identity` and, where `client_ca` is given, takes
-    /// only clients that show a certificate of that authority.
+    /// A server that shows `identity` and, where `client_ca` is given, takes only clients that show
+    /// a certificate of that authority.
     ///
-    /// `Err(Invalid)`: something in the PEM is wrong; it says what.
+    /// `Err(Invalid)`: a part of the PEM is wrong; the error names the part.
     pub fn new(identity: Identity<'_>, client_ca: Option<&[u8]>) -> IoResult<Acceptor> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone())
@@ -130,7 +130,7 @@ impl Dialer {
     /// A client that trusts servers of authority `ca` if they show a
     /// certificate for `name`, and that shows `identity` where one is given.
     ///
-    /// `Err(Invalid)`: the name or something in the PEM is wrong.
+    /// `Err(Invalid)`: the name or a part of the PEM is wrong.
     pub fn new(name: &str, ca: &[u8], identity: Option<Identity<'_>>) -> IoResult<Dialer> {
         let name = ServerName::try_from(name.to_owned())
             .map_err(|e| wrong("the name of the TLS server", e))?;
@@ -173,17 +173,17 @@ pub struct Step {
 }
 
 impl Step {
-    /// Does it.
+    /// Carries out the step.
     pub fn run(mut self) -> Step {
         self.done = self.session.process_new_packets().map(|_| ());
         self
     }
 }
 
-/// Has steps of handshakes done elsewhere, one at a time, so that strangers cost clients nothing.
+/// Runs steps of handshakes elsewhere, one at a time, so that strangers cost clients nothing.
 pub type Worker = Rc<dyn Fn(Step) -> Pin<Box<dyn Future<Output = Step>>>>;
 
-/// A stream whose bytes travel under TLS.
+/// A stream under TLS.
 pub(crate) struct TlsStream<S> {
     stream: Rc<S>,
     pool: Pool,
@@ -242,7 +242,7 @@ impl<S: Stream> TlsStream<S> {
         RefMut::map(session, |session| session.as_mut().expect("it is here"))
     }
 
-    /// Has memory for many records at a time from now on.
+    /// Takes memory for many records at a time from now on.
     pub(crate) fn widen(&mut self) {
         self.records_bytes = RECORDS_BYTES;
     }
@@ -296,7 +296,7 @@ impl<S: Stream> TlsStream<S> {
         received.start = received.end - records.len();
         *self.received.borrow_mut() = received;
         if result.is_err() && self.session.borrow().is_some() {
-            // Sends the peer the reason; that it fails matters no more.
+            // Sends the peer the reason; a failure of this send no longer matters.
             let _ = self.send_records().await;
         }
         result.map(|()| true)

@@ -1,4 +1,4 @@
-//! Work that ends early if something else does.
+//! Work that ends early when another future ends.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

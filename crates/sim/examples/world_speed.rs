@@ -1,4 +1,4 @@
-//! How fast the world moves: raw operations at depth 32, driven without an
+//! Speed of the world: raw operations at depth 32, driven without an
 //! executor, on disks that keep no contents: eight of fixed service time, then
 //! sixteen modelled hard disks.
 //!

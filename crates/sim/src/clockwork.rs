@@ -1,5 +1,5 @@
-//! When disk operations are served: fixed spans, or service-time models, which
-//! are advanced at every event of theirs.
+//! Times at which disk operations are served: fixed spans, or service-time models, which are
+//! advanced at each of their events.
 
 use crate::flight::FlightId;
 use crate::plan::check_span;
@@ -9,11 +9,11 @@ use crate::verb::Verb;
 use block::{Extent, Fua, IoError, IoResult, Kind, Nanos};
 use drives::{Completed, Model, Op, Request};
 
-/// What the world has to hear of next.
+/// The next event for the world to schedule.
 pub(crate) enum Wake {
     /// The operation is served then.
     Served(Nanos),
-    /// The model wants to be advanced then, earlier than it had asked for.
+    /// The model asks to be advanced then, earlier than asked before.
     Model(Nanos, u32),
     /// The model will be advanced early enough.
     Nothing,
@@ -21,7 +21,7 @@ pub(crate) enum Wake {
 
 struct Running {
     model: Box<dyn Model>,
-    /// When it will be advanced; `MAX` if never.
+    /// Time of the model's next advance; `MAX` if none.
     wake: Nanos,
 }
 
@@ -106,8 +106,8 @@ impl Clockwork {
         }
     }
 
-    /// Advances a model that had asked for it; when it next wants to be. A call
-    /// that an earlier wish has overtaken does nothing.
+    /// Advances a model at the time it asked for; returns the next such time. A call for a time
+    /// that an earlier one replaced does nothing.
     pub fn advance(
         &mut self,
         model: u32,

@@ -16,10 +16,9 @@ use crate::rng::Rng;
 use block::{Extent, Lba, SECTOR_BYTES, Sectors};
 use std::collections::{BTreeMap, VecDeque};
 
-/// What a power cut leaves of each write that was not durable.
+/// Fates of a write that was not durable, in a power cut.
 ///
-/// What is neither kept nor torn is lost. A write of one logical block is never
-/// torn.
+/// A write neither kept nor torn is lost. A write of one logical block is never torn.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Survival {
     /// The probability that a write survives whole.
@@ -28,7 +27,7 @@ pub struct Survival {
     pub torn: f64,
 }
 
-/// What a power cut did to the writes that were not durable.
+/// Effect of a power cut on the writes that were not durable.
 #[derive(Default, PartialEq, Eq, Debug)]
 pub(crate) struct Settled {
     pub lost: Vec<Lba>,
@@ -44,7 +43,7 @@ pub(crate) struct Contents {
     latest: Pages,
     unflushed: VecDeque<(u64, Piece)>,
     unflushed_max: usize,
-    /// How many volatile writes have been acknowledged: the number of the last.
+    /// Count of acknowledged volatile writes: the number of the last.
     acknowledged: u64,
     block: Sectors,
 }
@@ -65,12 +64,12 @@ impl Contents {
         self.latest.read(at, out);
     }
 
-    /// What is left without the volatile cache.
+    /// Reads the bytes that are left without the volatile cache.
     pub fn read_durable(&self, at: Lba, out: &mut [u8]) {
         self.durable.read(at, out);
     }
 
-    /// Whether anything would be lost without it.
+    /// True if losing the volatile cache would lose bytes.
     pub fn is_volatile(&self) -> bool {
         self.unflushed.iter().any(|(_, piece)| piece.mask != 0)
     }
@@ -86,12 +85,12 @@ impl Contents {
         self.latest = image;
     }
 
-    /// What zeroing `extent` would write.
+    /// The pieces of a zeroing of `extent`.
     pub fn pieces_of_zero(&self, extent: Extent) -> Vec<Piece> {
         self.latest.pieces_of_zero(extent)
     }
 
-    /// Takes a write; it is durable now or when a flush covers it.
+    /// Takes a write, durable now or when a flush covers the write.
     pub fn write(&mut self, pieces: Vec<Piece>, durable: bool) {
         if !durable {
             self.acknowledged += 1;
@@ -112,12 +111,12 @@ impl Contents {
         }
     }
 
-    /// From now on logical blocks have this size.
+    /// Sets the size of logical blocks from now on.
     pub fn set_block(&mut self, block: Sectors) {
         self.block = block;
     }
 
-    /// One bit changes where it rests, in the cache and on the medium.
+    /// Changes one bit at rest, in the cache and on the medium.
     pub fn flip_bit(&mut self, at: Lba, bit: u64) {
         for pages in [&mut self.durable, &mut self.latest] {
             let mut sector = [0; SECTOR_BYTES as usize];
@@ -157,8 +156,8 @@ impl Contents {
         }
     }
 
-    /// The power goes: what was unflushed, and the writes `in_flight`, survive
-    /// as `survival` and the seed decide, in any order.
+    /// Cuts the power: unflushed writes, and the writes `in_flight`, survive as `survival` and the
+    /// seed decide, in any order.
     pub fn cut(
         &mut self,
         in_flight: Vec<Vec<Piece>>,
@@ -252,8 +251,8 @@ fn blocks(pieces: &[Piece], block: Sectors) -> u64 {
     sectors / block.0
 }
 
-/// Takes blocks out of a write: some of them if it is `torn`, else all. Returns
-/// how many are left.
+/// Takes blocks out of a write: some of them if it is `torn`, else all. Returns the number of
+/// blocks left.
 pub(crate) fn survive_partly(
     pieces: &mut [Piece],
     block: Sectors,

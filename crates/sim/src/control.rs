@@ -1,4 +1,4 @@
-//! How a test program acts on the world while its shards run.
+//! The test program's control of the world while its shards run.
 
 use crate::fault::Domain;
 use block::{Nanos, TargetId};
@@ -51,29 +51,28 @@ impl Control {
         self.send(Command::PowerOn(domain));
     }
 
-    /// From now on no operation of a disk completes, those in flight included,
-    /// until it is released, loses its power or is unplugged.
+    /// Hangs a disk: from now on none of its operations completes, those in flight included, until
+    /// the disk is released, loses its power or is unplugged.
     pub fn hang(&self, disk: TargetId) {
         self.send(Command::Hang(disk));
     }
 
-    /// Lets the stuck operations of a disk complete, or a stalled stream, named
-    /// by either end, go on.
+    /// Releases the stuck operations of a disk, or a stalled stream, named by either end.
     pub fn release(&self, target: TargetId) {
         self.send(Command::Release(target));
     }
 
-    /// A disk loses what it has not made durable, as in a power cut, and goes on:
-    /// so does a server that is killed and found again, or a kernel that cannot
-    /// write back. Operations in flight are carried out. If anything was lost the
-    /// next flush to end fails, and those after it know nothing of it.
+    /// Makes a disk lose its volatile writes, as in a power cut, and continue: as a server that is
+    /// killed and found again, or a kernel that cannot write back. Operations in flight are carried
+    /// out. If any write was lost, the next flush to end fails, and later flushes do not report the
+    /// loss.
     pub fn forget(&self, disk: TargetId) {
         self.send(Command::Forget(disk));
     }
 
-    /// From now on no shard runs for `span`, while the clock does: a signal, a freezer or a
-    /// suspended machine. Of the operations that end meanwhile some wait to be noticed, as those
-    /// that hardware carries out. The others are served no further before the shards run.
+    /// Stops all shards for `span`, while the clock runs: a signal, a freezer or a suspended
+    /// machine. Of the operations that end meanwhile some wait to be noticed, as those that
+    /// hardware carries out. The others are served no further before the shards run.
     pub fn pause(&self, span: Nanos) {
         self.send(Command::Pause(span));
     }

@@ -1,9 +1,9 @@
-//! A simulated disk: what an operation does to it, with the faults that strike.
+//! A simulated disk: the effect of operations, with the faults that strike.
 //!
 //! An operation takes effect when it completes; a read meanwhile sees the old or
 //! the new bytes of a write in flight, block by block.
 //!
-//! Not here: when operations complete (`world` asks the service time), the
+//! Not here: the times at which operations complete (`world` asks the service time), the
 //! volatile cache (`contents`).
 
 use crate::contents::{Contents, Survival, survive_partly};
@@ -22,28 +22,27 @@ use block::{
 };
 use rangemap::RangeSet;
 
-/// Whether a disk keeps what is written to it.
+/// Contents of a disk: kept or not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Keep {
-    /// It keeps its bytes, sparsely.
+    /// The disk keeps its bytes, sparsely.
     Bytes,
-    /// It reads as zeroes whatever was written: for runs too large for memory.
+    /// The disk reads as zeroes after any write: for runs too large for memory.
     Nothing,
 }
 
 /// A disk to be.
 #[derive(Clone, Debug)]
 pub struct DiskSpec {
-    /// Its shape. A disk that is not `volatile` makes every write durable.
+    /// Shape of the disk. A disk that is not `volatile` makes every write durable.
     pub geometry: Geometry,
-    /// How long its operations take.
+    /// Service time of operations.
     pub service: Service,
-    /// Whether it keeps bytes.
+    /// Contents: kept or not.
     pub keep: Keep,
-    /// What it loses power with.
+    /// Power domain of the disk.
     pub domain: Domain,
-    /// How many 4 KiB pages its volatile cache holds before the oldest become
-    /// durable.
+    /// Number of 4 KiB pages that the volatile cache holds before the oldest become durable.
     pub cache_pages_max: usize,
 }
 
@@ -80,11 +79,11 @@ pub(crate) struct Disk {
     pub writing: Vec<FlightId>,
     /// Operations that wait for a release.
     pub stuck: Vec<FlightId>,
-    /// Every operation is to wait for one.
+    /// Every operation waits for a release.
     pub hung: bool,
     /// The next flush fails, for writes were lost.
     pub lost_writes: bool,
-    /// How often a write in flight met another over the same sectors.
+    /// Count of writes submitted while another over the same sectors was in flight.
     pub overlaps: u64,
 }
 
@@ -100,7 +99,7 @@ impl Disk {
         Disk::with(target, spec.geometry, spec.service, spec.domain, contents)
     }
 
-    /// As it is when it is plugged in again, by another name.
+    /// The disk after it is plugged in again, under another target.
     pub fn again(&self, target: TargetId) -> Disk {
         let contents = self.contents.clone();
         Disk::with(
@@ -137,12 +136,12 @@ impl Disk {
         }
     }
 
-    /// Whether it answers.
+    /// True if the disk answers.
     pub fn is_up(&self) -> bool {
         self.powered && self.plugged
     }
 
-    /// Which sectors `op` is about, checked.
+    /// The sectors of `op`, checked.
     #[inline]
     pub fn check(&self, op: &Op) -> IoResult<Extent> {
         let geometry = &self.geometry;
@@ -156,7 +155,7 @@ impl Disk {
         }
     }
 
-    /// What the fault plan holds for an operation that begins now.
+    /// The fault plan's strike on an operation that begins now.
     #[inline]
     pub fn judge(&mut self, verb: Verb, op: &Op, extent: Extent, rng: &mut Rng) -> Strike {
         let mut strike = Strike::NONE;
@@ -167,7 +166,7 @@ impl Disk {
         strike
     }
 
-    /// Notes a write that begins, and whether it overlaps another in flight.
+    /// Notes a write that begins, and counts an overlap with another in flight.
     pub fn begin_write(&mut self, id: FlightId, extent: Extent, flights: &Flights) {
         if self.contents.is_none() {
             return;
@@ -180,7 +179,7 @@ impl Disk {
         self.writing.push(id);
     }
 
-    /// Notes that an operation, if it was a write, has ended.
+    /// Notes the end of an operation, if it was a write.
     #[inline]
     pub fn end_write(&mut self, id: FlightId) {
         if let Some(index) = self.writing.iter().position(|w| *w == id) {
@@ -265,7 +264,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Of the blocks that a write in flight is about to change, a read sees some
+    /// Mixes a write in flight into a read: of the blocks about to change, the read sees some
     /// already changed.
     fn mix_in(&self, extent: Extent, buf: &mut [u8], write: &Op, rng: &mut Rng) {
         let both = extent_of(write).intersect(extent);
@@ -331,7 +330,7 @@ impl Disk {
 
     fn discard(&mut self, extent: Extent, strike: Strike, ledger: &mut Ledger) -> IoResult {
         self.fail(strike, extent, ledger)?;
-        // The bytes read as anything from now on: here as zeroes, or as before.
+        // The bytes may read as any value from now on: here as zeroes, or as before.
         if ledger.rng.below(2) == 0 {
             self.heal(extent);
             let pieces = self.pieces(extent, None);
@@ -387,7 +386,7 @@ impl Disk {
         }
     }
 
-    /// Writing a sector makes it readable.
+    /// Makes written sectors readable.
     fn heal(&mut self, extent: Extent) {
         if !self.latent.is_empty() {
             self.latent.remove(extent.start.0..extent.end().0);
@@ -416,7 +415,7 @@ impl Disk {
         self.settle(landing, survival, spoiled, ledger);
     }
 
-    /// What is not durable is lost, and it goes on.
+    /// Loses the volatile writes; the disk continues.
     pub fn forget(&mut self, survival: Option<Survival>, ledger: &mut Ledger) {
         ledger.strike(Class::Forgotten, self.target, 0);
         if let Some(contents) = &self.contents {
@@ -446,7 +445,7 @@ impl Disk {
             }
         }
         for at in settled.taken {
-            // Nothing is drawn where nothing is to be spoiled.
+            // No number is drawn if no block can be spoiled.
             if spoiled > 0.0 && ledger.rng.chance(spoiled) {
                 self.latent.insert(at.0..(at + self.geometry.block).0);
                 ledger.strike(Class::CutSpoiled, self.target, at.0);
@@ -454,7 +453,7 @@ impl Disk {
         }
     }
 
-    /// It answers with another shape from now on; what it holds stays.
+    /// Gives the disk another shape from now on; its contents stay.
     pub fn reshape(&mut self, sectors: Sectors, block: Sectors) {
         self.geometry.sectors = sectors;
         self.geometry.block = block;

@@ -1,8 +1,8 @@
 //! The driver of one simulated shard.
 //!
-//! A host that steps shards parks them with a deadline that has come, which
-//! makes `park` a poll. Driven without a host, `park` lets the world move until
-//! something is due for this shard.
+//! A host that steps shards parks them with a deadline that has come, so that
+//! `park` is a poll. Driven without a host, `park` lets the world move until
+//! an event is due for this shard.
 
 use crate::world::{Flag, World};
 use block::{Completion, Driver, Geometry, Nanos, Op, Pool, TargetId, Token, Unpark};
@@ -29,8 +29,8 @@ impl SimDriver {
         }
     }
 
-    /// Whether the shard still has power. Without it nothing completes any more,
-    /// and `park` returns at once.
+    /// True if the shard still has power. Without power no operation completes any more, and `park`
+    /// returns at once.
     pub fn has_power(&self) -> bool {
         self.world.borrow().seats[self.seat].live
     }
@@ -50,7 +50,7 @@ impl Driver for SimDriver {
     }
 
     /// # Panics
-    /// If it could never return: no deadline, and nothing left to happen.
+    /// If the park could never return: no deadline, and no event left to happen.
     fn park(&mut self, deadline: Nanos, done: &mut Vec<Completion>) {
         let mut world = self.world.borrow_mut();
         let world = &mut *world;

@@ -1,9 +1,9 @@
-//! The fault plan: what will go wrong, where and when.
+//! The fault plan: faults, with their places and times.
 //!
-//! A plan is data. It is checked as a whole before any of it takes effect, and
-//! a plan that could never do what it says is one clear error.
+//! A plan is data. The whole plan is checked before any of it takes effect, and
+//! an impossible plan is one clear error.
 //!
-//! Not here: what a fault does to a disk (`disk`) or a stream (`stream`).
+//! Not here: the effect of a fault on a disk (`disk`) or a stream (`stream`).
 
 use crate::contents::Survival;
 use crate::rng::Rng;
@@ -15,7 +15,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Domain(pub u32);
 
-/// What kind of fault struck, for counting.
+/// The class of a fault that struck, for counting.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Class {
     /// An operation took longer.
@@ -24,13 +24,13 @@ pub enum Class {
     Error,
     /// A read met a latent bad sector.
     LatentSector,
-    /// A bit changed on its way in or out.
+    /// A bit changed in transfer.
     BitFlip,
     /// A write landed elsewhere and was acknowledged.
     Misdirected,
     /// A write landed nowhere and was acknowledged.
     Dropped,
-    /// An operation did not complete until it was released.
+    /// An operation waited for a release.
     Stuck,
     /// A flush, or the durability of a write, was acknowledged and not done.
     FlushIgnored,
@@ -54,11 +54,11 @@ pub enum Class {
     StreamSplit,
     /// A block that a power cut took from a write cannot be read.
     CutSpoiled,
-    /// A bit changed where it rested.
+    /// A bit changed at rest.
     Rot,
     /// A write failed, and its bytes landed later.
     LateWrite,
-    /// A disk lost what it had not made durable, and went on.
+    /// A disk lost its volatile writes, and went on.
     Forgotten,
     /// A flush failed, once, since the disk had lost writes.
     LossReported,
@@ -106,7 +106,7 @@ pub enum Point {
     Step(u64),
 }
 
-/// Which operations of a disk a rule looks at.
+/// Operations of a disk that a rule looks at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ops {
     /// Reads.
@@ -133,7 +133,7 @@ impl Ops {
     }
 }
 
-/// Which of the operations that a rule looks at it strikes.
+/// The operations that a rule strikes, of those it looks at.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum When {
     /// All of them.
@@ -144,28 +144,27 @@ pub enum When {
     Nth(u64),
 }
 
-/// What happens to an operation that a rule strikes.
+/// The effect of a rule on an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// It completes this much later.
+    /// The operation completes this much later.
     Delay(Nanos),
-    /// It fails. A write lands in part if the kind says that data may have changed.
+    /// The operation fails. A write lands in part if the kind says that data may have changed.
     Fail(Kind),
-    /// It fails with `Media`, and its sectors cannot be read until they are
-    /// written.
+    /// The operation fails with `Media`, and its sectors cannot be read until they are written.
     Ruin,
-    /// One bit of what is read, or of what is stored, is wrong.
+    /// One bit of the read or stored bytes is wrong.
     FlipBit,
-    /// The bytes land on other sectors of the same disk; it succeeds.
+    /// The bytes land on other sectors of the same disk; the operation succeeds.
     Misdirect,
-    /// The bytes land nowhere; it succeeds.
+    /// The bytes land nowhere; the operation succeeds.
     Drop,
-    /// It does not complete before the disk is released, or before this time.
+    /// The operation waits until the disk is released, or until this time.
     Stick(Option<Nanos>),
-    /// It succeeds and makes nothing durable.
+    /// The operation succeeds and makes nothing durable.
     IgnoreFlush,
-    /// It fails with `Timeout`, and its bytes land this much later, over whatever
-    /// was written there since.
+    /// The operation fails with `Timeout`, and its bytes land this much later, over any bytes
+    /// written there since.
     Late(Nanos),
 }
 
@@ -174,38 +173,37 @@ pub enum Effect {
 pub struct Rule {
     /// The disk.
     pub disk: TargetId,
-    /// Which operations it looks at,
+    /// Operations that the rule looks at.
     pub ops: Ops,
-    /// and only those that touch these sectors, if given;
+    /// Sectors of which such an operation touches some; all if not given.
     pub within: Option<Extent>,
-    /// which of these it strikes,
+    /// Operations that the rule strikes, of those it looks at.
     pub when: When,
-    /// and what it does to them.
+    /// Effect on the struck operations.
     pub effect: Effect,
 }
 
-/// A disk that is unplugged. It loses its power: what was not durable is
-/// settled as in a power cut.
+/// An unplugged disk. The disk loses its power: its volatile writes are settled as in a power cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outage {
     /// The disk.
     pub disk: TargetId,
-    /// When it goes.
+    /// Time of the unplugging.
     pub gone: Point,
-    /// When it is back, if ever.
+    /// Time of the return, if ever.
     pub back: Option<Point>,
 }
 
 /// One way of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// From the end that connected.
+    /// Bytes from the end that connected.
     ToListener,
-    /// From the end that accepted.
+    /// Bytes from the end that accepted.
     FromListener,
 }
 
-/// What happens to a stream at a byte.
+/// The effect on a stream at a byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamEffect {
     /// The connection breaks; bytes not yet received are lost.
@@ -222,11 +220,11 @@ pub struct StreamRule {
     /// The n-th connection of the world, counted from 0 over its life; `None`
     /// is every one.
     pub connection: Option<u64>,
-    /// Which way.
+    /// Direction of the bytes.
     pub direction: Direction,
-    /// After how many bytes.
+    /// Number of bytes before the fault.
     pub byte: u64,
-    /// What happens there.
+    /// Effect at that byte.
     pub effect: StreamEffect,
 }
 
@@ -235,16 +233,16 @@ pub struct StreamRule {
 pub struct PowerCut {
     /// The domain; `None` is all of them.
     pub domain: Option<Domain>,
-    /// When.
+    /// Time of the cut.
     pub at: Point,
 }
 
-/// Everything that will go wrong.
+/// All faults of a run.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Plan {
     /// Faults of single disk operations. An operation may be struck by several.
     pub rules: Vec<Rule>,
-    /// Sectors that cannot be read until they are written.
+    /// Sectors that cannot be read until written.
     pub latent: Vec<(TargetId, Extent)>,
     /// Disks that go, and may come back.
     pub outages: Vec<Outage>,
@@ -252,15 +250,13 @@ pub struct Plan {
     pub cuts: Vec<PowerCut>,
     /// Faults of byte streams.
     pub streams: Vec<StreamRule>,
-    /// What cuts leave of writes that were not durable; drawn for each cut if
-    /// not given.
+    /// Fates, in cuts, of writes that were not durable; drawn for each cut if not given.
     pub survival: Option<Survival>,
-    /// The probability that a block that a cut takes from a write cannot be read
-    /// until it is written again.
+    /// The probability that a block taken from a write by a cut cannot be read until written again.
     pub spoiled: f64,
 }
 
-/// What the plan holds for one operation.
+/// The plan's faults for one operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Strike {
     pub delay: Nanos,
@@ -301,7 +297,7 @@ impl ActiveRule {
         ActiveRule { rule, matched: 0 }
     }
 
-    /// Adds what this rule holds for an operation to `strike`.
+    /// Adds the effect of this rule on an operation to `strike`.
     pub fn judge(
         &mut self,
         verb: Verb,
@@ -348,9 +344,9 @@ impl ActiveRule {
 /// A fault that struck.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Landed {
-    /// When.
+    /// Time of the fault.
     pub at: Nanos,
-    /// What.
+    /// Class of the fault.
     pub class: Class,
     /// The disk, or the end of the stream; of a power cut of all domains
     /// [`TargetId::NONE`].
@@ -367,15 +363,15 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// How many places are remembered; the counts go on.
+    /// Number of places remembered; the counts have no limit.
     pub const LANDED_MAX: usize = 1 << 16;
 
-    /// How often faults of this class struck.
+    /// Count of the faults of this class.
     pub fn count(&self, class: Class) -> u64 {
         self.counts[class as usize]
     }
 
-    /// Where the first [`Tally::LANDED_MAX`] struck, in order of time.
+    /// Places of the first [`Tally::LANDED_MAX`] faults, in order of time.
     pub fn landed(&self) -> &[Landed] {
         &self.landed
     }
@@ -408,7 +404,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Where a misdirected write of `extent` goes: other sectors of the same disk.
+/// Place of a misdirected write of `extent`: other sectors of the same disk.
 pub(crate) fn elsewhere(extent: Extent, disk: Extent, block: u64, rng: &mut Rng) -> Lba {
     let places = (disk.len.0 - extent.len.0) / block + 1;
     let here = extent.start.0 / block;

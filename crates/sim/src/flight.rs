@@ -1,10 +1,9 @@
-//! Operations in flight: a slab whose slots are used again, so that steady
-//! traffic allocates nothing.
+//! Operations in flight: a slab with slots used again, so that steady traffic allocates nothing.
 
 use crate::fault::Strike;
 use block::{Op, Token};
 
-/// Names an operation in flight; stale once it has completed.
+/// Identifier of an operation in flight; stale once the operation has completed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FlightId {
     slot: u32,
@@ -12,7 +11,7 @@ pub(crate) struct FlightId {
 }
 
 impl FlightId {
-    /// As one number, for a service-time model.
+    /// The identifier as one number, for a service-time model.
     pub fn pack(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.slot)
     }
@@ -29,17 +28,17 @@ impl FlightId {
 /// An operation that has been submitted and has not completed.
 pub(crate) struct Flight {
     pub shard: u32,
-    /// Which disk, listener or stream end, by its index of that sort.
+    /// Index of the disk, listener or stream end among those of its kind.
     pub unit: u32,
     pub token: Token,
-    /// Its number in order of submission.
+    /// Number of the operation, in order of submission.
     pub number: u64,
     pub op: Op,
-    /// What the fault plan holds for it.
+    /// The fault plan's strike on the operation.
     pub strike: Strike,
-    /// Of a flush: it covers the writes acknowledged before this one.
+    /// Number of the last acknowledged write that a flush covers.
     pub covers: u64,
-    /// Its shard has had its answer; its bytes have not landed.
+    /// The shard has had its answer; the bytes have not landed.
     pub answered: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What will happen when: a heap of events in order of time.
+//! Events to come: a heap in order of time.
 //!
 //! Events of one instant come out in an order drawn by seed, because nothing
 //! in the world promises an order among them.
@@ -29,7 +29,7 @@ impl<E> EventHeap<E> {
         }
     }
 
-    /// Adds `event` at `at`; `random` orders it among the events of its instant.
+    /// Adds `event` at `at`; `random` orders the events of one instant.
     #[inline]
     pub fn push(&mut self, at: Nanos, random: u64, event: E) {
         self.pushed = self.pushed.wrapping_add(1);
@@ -37,13 +37,13 @@ impl<E> EventHeap<E> {
         self.entries.push(Entry { at, tie, event });
     }
 
-    /// When the first event is due.
+    /// Time of the first event.
     #[inline]
     pub fn next_at(&self) -> Option<Nanos> {
         self.entries.peek().map(|e| e.at)
     }
 
-    /// The first event, if it is due by `now`.
+    /// The first event, if due by `now`.
     #[inline]
     pub fn pop_due(&mut self, now: Nanos) -> Option<E> {
         if self.next_at()? > now {

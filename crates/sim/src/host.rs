@@ -13,15 +13,14 @@ use std::cell::{Ref, RefCell, RefMut};
 use std::fmt::Write;
 use std::rc::Rc;
 
-/// How far a run may go.
+/// Limits of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budget {
     /// The world's clock, in absolute time.
     pub time_max: Nanos,
     /// Turns of shards in one run.
     pub turns_max: u64,
-    /// Turns of shards without time passing: more of them are taken for a
-    /// shard that spins.
+    /// Turns of shards without time passing: more of them count as a spinning shard.
     pub turns_per_instant_max: u64,
 }
 
@@ -36,14 +35,14 @@ impl Default for Budget {
     }
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// Every shard that kept its power is done.
     Done,
     /// No shard is left that has power.
     PowerCut,
-    /// No shard can run and nothing is left to happen: who waits for what.
+    /// No shard can run and nothing is left to happen; the text has the waiting operations.
     Deadlock(String),
     /// Shards run without end and time does not pass.
     Livelock,
@@ -53,8 +52,8 @@ pub enum Outcome {
     OutOfTurns,
 }
 
-/// More than the 32 MiB below which glibc may serve a request from memory used
-/// before, which it then has to clear: so a boot costs only the pages it touches.
+/// More than 32 MiB: below that, glibc may serve a request from memory used before, and then has to
+/// clear it. Above, a boot costs only the pages it touches.
 const POOL_BYTES: usize = 40 << 20;
 
 /// A simulated world as a host of shards.
@@ -103,23 +102,23 @@ impl Sim {
         self.world.borrow_mut()
     }
 
-    /// Boots one shard to be driven without a host, and gives its driver, whose
-    /// `park` moves the world. The next boot ends it.
+    /// Boots one shard to be driven without a host, and returns its driver; the `park` of that
+    /// moves the world. The next boot ends the shard.
     pub fn driver(&mut self) -> SimDriver {
         self.world.borrow_mut().boot(1);
         let seat = self.world.borrow().boot;
         SimDriver::new(self.world.clone(), seat, Pool::new(self.pool_bytes))
     }
 
-    /// How the last [`Host::run`] ended.
+    /// Outcome of the last [`Host::run`].
     pub fn outcome(&self) -> Option<&Outcome> {
         self.outcome.as_ref()
     }
 
-    /// Boots `shards` shards and steps them to the end, which it returns.
+    /// Boots `shards` shards and steps them to the end; returns the outcome.
     ///
-    /// After a power cut the shards are dropped where they stand, and a later
-    /// run finds on the disks what survived.
+    /// After a power cut the shards are dropped at once, and a later run finds the surviving bytes
+    /// on the disks.
     pub fn drive<B>(&mut self, shards: u32, boot: B) -> Outcome
     where
         B: Fn(ShardId, SimDriver) -> Box<dyn Turn>,
@@ -138,8 +137,8 @@ impl Sim {
             });
         }
         let outcome = self.step_to_end(&mut residents);
-        // Tasks that are dropped may close streams and drop buffers, but what a
-        // dead shard does has no effect.
+        // Dropped tasks may close streams and drop buffers, but actions of a dead shard have no
+        // effect.
         let mut world = self.world.borrow_mut();
         world.seats[first..].iter_mut().for_each(|s| s.live = false);
         drop(world);
@@ -263,7 +262,7 @@ fn pick(rng: &mut Rng, len: usize) -> usize {
     rng.below(len as u64) as usize
 }
 
-/// Who waits for what, one operation a line.
+/// The operations in flight of a deadlock, one a line.
 fn deadlock(world: &World) -> String {
     let mut text = format!(
         "seed {}, at {}: no shard can run and nothing is left to happen; in flight:",

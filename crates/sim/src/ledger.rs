@@ -9,7 +9,7 @@ pub(crate) struct Ledger {
     pub now: Nanos,
     pub trace: Trace,
     pub tally: Tally,
-    /// Draws what faults do.
+    /// Randomness of the faults' effects.
     pub rng: Rng,
 }
 

@@ -1,6 +1,5 @@
-//! The driver in virtual time: one seeded world of disks and streams, in which
-//! shards run on one thread, things go wrong by plan, and the power can be cut.
-//! Disks may be as slow as a model of `drives` says.
+//! The driver in virtual time: one seeded world of disks and streams, with all shards
+//! on one thread, faults by plan, and power cuts. Disks may be as slow as a model of `drives`.
 //!
 //! Same seed, same program, same [`World::trace_hash`], on any machine.
 //!

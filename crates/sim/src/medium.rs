@@ -1,8 +1,8 @@
-//! A disk's bytes as whoever is behind it sees them: a server's administrator, a
-//! back end that takes and restores snapshots, a test that asks what is durable.
+//! A disk's bytes, as seen from behind its driver: by a server's administrator, a
+//! back end that takes and restores snapshots, a test that checks durable bytes.
 //!
-//! What is done here takes no time, meets no fault and is no event of the world:
-//! whoever changes bytes sees to it that nobody has operations in flight there.
+//! An action here takes no time, meets no fault and is no event of the world:
+//! a caller that changes bytes ensures that no operations are in flight there.
 
 use crate::contents::Contents;
 use crate::pages::Pages;
@@ -14,7 +14,7 @@ use std::rc::Rc;
 #[derive(Clone)]
 pub struct Medium(Rc<RefCell<Contents>>);
 
-/// The bytes of a disk as they were at one moment.
+/// The bytes of a disk at one moment.
 #[derive(Clone)]
 pub struct Image(Pages);
 
@@ -54,7 +54,7 @@ impl Medium {
         Image(self.get().image())
     }
 
-    /// Makes the disk what it was, durably.
+    /// Makes the disk equal to `image`, durably.
     pub fn restore(&self, image: &Image) {
         self.get_mut().become_image(image.0.clone());
     }

@@ -98,7 +98,7 @@ impl World {
         self.step();
     }
 
-    /// A model has something to decide or to complete.
+    /// Advances a model at an event of its own.
     pub(crate) fn advance_model(&mut self, model: u32) {
         let mut served = std::mem::take(&mut self.served);
         let wake = self.clockwork.advance(model, self.ledger.now, &mut served);
@@ -111,7 +111,7 @@ impl World {
         self.served = served;
     }
 
-    /// A disk operation has been served; unless a fault holds it, it ends.
+    /// Ends a disk operation that has been served, unless a fault holds it.
     #[inline]
     pub(crate) fn served(&mut self, id: FlightId) {
         if let Some(at) = self.after_pause() {
@@ -227,7 +227,7 @@ impl World {
         }
     }
 
-    /// Counts a disk step and lets the plan act on it.
+    /// Counts a disk step, and carries out the plan's actions at that step.
     #[inline]
     fn step(&mut self) {
         self.steps += 1;
@@ -237,7 +237,7 @@ impl World {
     }
 }
 
-/// Whether the operation is one of a disk.
+/// True if the operation is one of a disk.
 pub(crate) fn is_disk_op(op: &Op) -> bool {
     matches!(
         op,
@@ -270,7 +270,7 @@ pub(crate) fn place_of(op: &Op) -> u64 {
     }
 }
 
-/// The error of an operation on something that is not there.
+/// The error of an operation on a target that does not exist.
 pub(crate) fn unknown(target: TargetId) -> IoError {
     IoError::new(Kind::Invalid, format!("no such target: {}", target.0))
 }

@@ -25,7 +25,7 @@ pub(crate) struct Piece {
     pub page: u64,
     /// Bit `i`: sector `i` of the page is new.
     pub mask: u8,
-    /// Meaningful where the mask says so.
+    /// The bytes, valid in the sectors of the mask.
     pub bytes: Page,
 }
 
@@ -52,7 +52,7 @@ impl Pages {
         };
     }
 
-    /// How many pages hold bytes.
+    /// Number of pages that hold bytes.
     pub fn len(&self) -> u64 {
         self.0.len() as u64
     }
@@ -109,7 +109,7 @@ impl Pages {
         held
     }
 
-    /// What a write of `data` at `at` changes, page by page.
+    /// The changes of a write of `data` at `at`, page by page.
     pub fn pieces_of_write(at: Lba, data: &[u8]) -> Vec<Piece> {
         let mut pieces = Vec::with_capacity(data.len() / PAGE_BYTES + 2);
         let (mut byte, mut data) = (at.byte(), data);
@@ -133,8 +133,7 @@ impl Pages {
         pieces
     }
 
-    /// What zeroing `extent` changes, page by page; nothing for pages that hold
-    /// no bytes here.
+    /// The changes of a zeroing of `extent`, page by page; none for pages that hold no bytes here.
     pub fn pieces_of_zero(&self, extent: Extent) -> Vec<Piece> {
         let piece = |page: u64| {
             let whole = Extent::new(Lba(page * PAGE_SECTORS), block::Sectors(PAGE_SECTORS));

@@ -1,11 +1,11 @@
-//! How bytes move through the pipes of connections, and the faults they meet.
+//! Movement of bytes through the pipes of connections, with faults.
 //!
 //! Invariants, for each pipe:
 //!     bytes received are the bytes sent, in order, none twice
 //!     sent and not yet received <= the link's buffer; a send waits for room
-//!     a receive returns at least one byte, and how many more is drawn by seed
+//!     a receive returns at least one byte; the number of further bytes is drawn by seed
 //!
-//! Not here: how connections begin and end (`stream`).
+//! Not here: the begin and end of connections (`stream`).
 
 use crate::fault::{Class, StreamEffect};
 use crate::flight::FlightId;
@@ -15,7 +15,7 @@ use crate::world::{self, World};
 use block::{IoError, Kind, Nanos, Op};
 use std::collections::VecDeque;
 
-/// How far a send has come.
+/// Progress of a send.
 #[derive(Clone, Copy)]
 pub(crate) struct Sending {
     pub id: FlightId,
@@ -30,7 +30,7 @@ pub(crate) struct Pipe {
     pub arrived: usize,
     pub sent: u64,
     pub received: u64,
-    /// When the line is free to carry more, and when what it carries arrives.
+    /// Times at which the line is free to carry more, and at which its present bytes arrive.
     pub free_at: Nanos,
     pub arrives_at: Nanos,
     /// Faults to come, by byte; the first is the next.
@@ -47,7 +47,7 @@ pub(crate) struct Pipe {
 }
 
 impl Streams {
-    /// How many of `most` bytes a transfer moves.
+    /// Number of bytes, of at most `most`, that a transfer moves.
     fn piece(&mut self, most: usize, split: f64) -> usize {
         if most > 1 && self.rng.chance(split) {
             return self.rng.between(1, most as u64) as usize;
@@ -70,7 +70,7 @@ impl World {
         }
     }
 
-    /// Completes the receive that waits at `end`, if it can be.
+    /// Completes the receive that waits at `end`, if possible.
     pub(crate) fn receive(&mut self, end: u32) {
         let pipe = (end ^ 1) as usize;
         let Some(id) = self.streams.ends[end as usize].receiving else {
@@ -135,7 +135,7 @@ impl World {
         }
     }
 
-    /// Moves what it can of the send that waits at `end` into its pipe.
+    /// Moves bytes of the send that waits at `end` into its pipe, as far as there is room.
     pub(crate) fn pump(&mut self, end: u32) {
         while let Some(sending) = self.streams.ends[end as usize].sending {
             let Some(flight) = self.flights.get(sending.id) else {
@@ -271,8 +271,7 @@ impl World {
         }
     }
 
-    /// Breaks both ways of the connection of `end`. What has arrived can still
-    /// be received.
+    /// Breaks both ways of the connection of `end`. Arrived bytes can still be received.
     pub(crate) fn break_pipes(&mut self, end: u32) {
         for pipe in [end, end ^ 1] {
             let state = &mut self.streams.pipes[pipe as usize];

@@ -7,7 +7,7 @@ use crate::service::Span;
 use crate::world::World;
 use block::{Extent, IoError, IoResult, Kind, Nanos, TargetId};
 
-/// What the plan does to the world of its own accord.
+/// An action of the plan on the world.
 #[derive(Clone, Copy)]
 pub(crate) enum Action {
     Gone(TargetId),
@@ -74,7 +74,7 @@ impl Agenda {
         numbered.map(|((at, _), number)| (*at, number)).collect()
     }
 
-    /// The timed action of this number, if it still stands.
+    /// The timed action of this number, if still valid.
     pub fn at_time(&self, number: u32) -> Option<Action> {
         let index = number.checked_sub(self.base)?;
         self.timed.get(index as usize).map(|(_, action)| *action)
@@ -105,7 +105,7 @@ fn probability(p: f64, what: &str) -> IoResult {
     )))
 }
 
-/// Refuses a plan that could not do what it says.
+/// Refuses an impossible plan.
 pub(crate) fn check(plan: &Plan, world: &World) -> IoResult {
     for rule in &plan.rules {
         check_rule(rule, disk(world, rule.disk)?)?;
@@ -231,7 +231,7 @@ fn check_point(point: Point, world: &World, what: &str) -> IoResult {
     Ok(())
 }
 
-/// Refuses a span of time that ends before it begins.
+/// Refuses a span of time with its end before its begin.
 pub(crate) fn check_span(span: Span, what: &str) -> IoResult {
     if span.min <= span.max {
         return Ok(());

@@ -2,13 +2,13 @@
 //!
 //! Invariants:
 //!     a request is with the queue, with one tag, or answered      (`Stage`)
-//!     a tag gets a request only while it waits for one
-//!     a shard that dies or closes its port leaves what its tags hold to the next boot, and
-//!     what it has answered reaches the client all the same
+//!     a tag gets a request only while waiting for one
+//!     a shard that dies or closes its port leaves the requests of its tags to the next boot;
+//!     its answers reach the client all the same
 //!
-//! The queue gives requests out in any order, to any tag that waits: clients that want an
-//! order wait for answers. As with disks, what an earlier boot left in flight on disks has
-//! ended before a port is served again.
+//! The queue gives requests out in any order, to any waiting tag: a client that needs an
+//! order waits for answers. As with disks, the operations that an earlier boot left in flight
+//! on disks have ended before a port is served again.
 
 use crate::fault::Strike;
 use crate::flight::{Flight, FlightId};
@@ -20,33 +20,33 @@ use crate::world::{self, Target, World};
 use block::{Answer, IoError, IoResult, Kind, Nanos, Op, Payload, Request, Tag, TargetId, Token};
 use std::collections::BTreeMap;
 
-/// A request on its way to a server.
+/// A request of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Asked {
-    /// Its client's name for it.
+    /// The client's name for the request.
     pub id: u64,
-    /// What is asked.
+    /// The request.
     pub request: Request,
-    /// Of a write: its bytes.
+    /// The bytes of a write.
     pub data: Vec<u8>,
 }
 
-/// Who asks of a port. Outlives the shards that serve it.
+/// A client of a port. Outlives the shards that serve the port.
 pub trait Client {
     /// The next request, if there is one now.
     fn ask(&mut self, now: Nanos) -> Option<Asked>;
 
-    /// The answer to a request: whether it was carried out, and the bytes of a read.
+    /// Takes the answer to a request: success or the kind of its error, and the bytes of a read.
     fn answered(&mut self, id: u64, result: Result<(), Kind>, data: Vec<u8>);
 }
 
-/// A port as it is made.
+/// Description of a new port.
 pub struct PortSpec {
-    /// How many requests it gives out at one time.
+    /// Number of requests given out at one time.
     pub tags: u16,
-    /// How long a request, a write's bytes and an answer are on their way.
+    /// Latency of a request, of a write's bytes and of an answer.
     pub latency: Span,
-    /// Who asks.
+    /// The client.
     pub client: Box<dyn Client>,
 }
 
@@ -61,14 +61,14 @@ pub(crate) enum Due {
     Answered { port: u32, number: u64 },
 }
 
-/// An answer on its way to its client.
+/// An answer before it reaches its client.
 struct Answered {
     id: u64,
     result: Result<(), Kind>,
     data: Vec<u8>,
 }
 
-/// Where a tag stands.
+/// Stage of a tag.
 enum Stage {
     New,
     Waiting(FlightId),
@@ -84,7 +84,7 @@ pub(crate) struct Port {
     client: Box<dyn Client>,
     queue: Vec<Asked>,
     tags: Vec<Stage>,
-    /// Answers on their way, by their order.
+    /// Answers not yet at their clients, by their order.
     answers: BTreeMap<u64, Answered>,
     answered: u64,
     open: bool,
@@ -100,7 +100,7 @@ impl Port {
         IoError::new(Kind::Invalid, what)
     }
 
-    /// Whether `op` is one that its tag can have; see `block::Port`.
+    /// Checks that `op` is allowed for its tag; see `block::Port`.
     fn check(&self, op: &Op) -> IoResult<Tag> {
         let (Op::Next(tag, _) | Op::Take(tag, _)) = op else {
             return Err(Port::invalid("not an operation of a port"));
@@ -132,7 +132,7 @@ impl Port {
         &mut self.tags[usize::from(tag.0)]
     }
 
-    /// Everything that has no answer is with the queue again.
+    /// Returns all unanswered requests to the queue.
     fn reissue(&mut self) {
         for stage in &mut self.tags {
             match std::mem::replace(stage, Stage::New) {
@@ -145,7 +145,7 @@ impl Port {
         }
     }
 
-    /// Draws a request that is to be given out, and the tag that gets it.
+    /// Draws a request to give out, and the tag that gets it.
     fn match_one(&mut self) -> Option<(FlightId, Nanos)> {
         let waiting = |stage: &Stage| matches!(stage, Stage::Waiting(_));
         let free = self.tags.iter().filter(|stage| waiting(stage)).count() as u64;
@@ -173,7 +173,7 @@ fn gone() -> IoError {
 }
 
 impl World {
-    /// Adds a port. `Invalid` if it has no tags.
+    /// Adds a port. `Invalid` if `spec` has no tags.
     pub fn add_port(&mut self, spec: PortSpec) -> IoResult<TargetId> {
         if spec.tags == 0 {
             return Err(Port::invalid("a port without tags; give it some"));
@@ -258,7 +258,7 @@ impl World {
         }
     }
 
-    /// The server's answer to what `tag` holds sets out.
+    /// Sends the server's answer to the request that `tag` holds.
     fn answer_request(&mut self, unit: u32, tag: Tag, number: u64, answer: Answer) {
         let port = &mut self.ports[unit as usize];
         let (Stage::Holds(asked) | Stage::Taken(asked)) =
@@ -284,7 +284,7 @@ impl World {
         self.push(self.ledger.now + after, world::Due::Port(due));
     }
 
-    /// Takes in what clients ask, and gives out what tags wait for.
+    /// Takes in requests of clients, and gives requests out to waiting tags.
     pub(crate) fn pull(&mut self) {
         let now = self.ledger.now;
         for unit in 0..self.ports.len() {
@@ -313,7 +313,7 @@ impl World {
         }
     }
 
-    /// A request, or a write's bytes, reach the shard that waits, if it lives.
+    /// Gives a request, or a write's bytes, to the waiting shard, if alive.
     fn deliver(&mut self, id: FlightId) {
         let Some(flight) = self.flights.remove(id) else {
             return;
@@ -340,7 +340,7 @@ impl World {
         self.complete(seat, flight.number, flight.token, Ok(0), payload);
     }
 
-    /// The holder closes a port: what waits for a request ends.
+    /// Closes a port for its holder: tags that wait for a request end.
     pub(crate) fn close_port(&mut self, unit: u32) {
         let port = &mut self.ports[unit as usize];
         if !std::mem::replace(&mut port.open, false) {

@@ -1,5 +1,5 @@
-//! What the plan and the test program do to the world: disks that go and come
-//! back, power that is cut, operations that are released.
+//! Actions of the plan and the test program on the world: disks unplugged and plugged in, power
+//! cuts, releases of operations.
 
 use crate::control::Command;
 use crate::fault::{Class, Domain};
@@ -11,7 +11,7 @@ use crate::world::{Target, World};
 use block::{Kind, Nanos, TargetId};
 
 impl World {
-    /// Carries out what the test program has asked for.
+    /// Carries out the commands of the test program.
     #[inline]
     pub(crate) fn obey(&mut self) {
         while let Some(command) = self.control.take() {
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// The power goes, of one domain or of all.
+    /// Cuts the power of one domain or of all.
     fn cut(&mut self, domain: Option<Domain>) {
         let hit = |d: Domain| domain.is_none_or(|only| only == d);
         let number = domain.map_or(u32::MAX, |d| d.0);
@@ -105,7 +105,7 @@ impl World {
         here.for_each(|d| d.powered = true);
     }
 
-    /// Ends the operations on disks whose shards are dead.
+    /// Ends the operations on disks of dead shards.
     pub(crate) fn settle_orphans(&mut self) {
         let orphaned = |f: &Flight| is_disk_op(&f.op) && !self.seats[f.shard as usize].live;
         let flights = self.flights.iter().filter(|(_, f)| orphaned(f));
@@ -128,15 +128,15 @@ impl World {
         self.paused = now..self.paused.end.max(now + span);
     }
 
-    /// When an operation that has been served ends, if not now: half of them are of threads, which
-    /// were paused too.
+    /// Time at which a served operation ends, if not now: half of the operations are of threads,
+    /// which were paused too.
     pub(crate) fn after_pause(&mut self) -> Option<Nanos> {
         let (now, paused) = (self.ledger.now, &self.paused);
         let ends = paused.end + now.since(paused.start);
         (self.is_paused() && self.ledger.rng.chance(0.5)).then_some(ends)
     }
 
-    /// Whether no shard runs.
+    /// True while no shard runs.
     pub(crate) fn is_paused(&self) -> bool {
         self.ledger.now < self.paused.end
     }
@@ -147,7 +147,7 @@ impl World {
         }
     }
 
-    /// Releases what a fault holds.
+    /// Releases operations or streams held by a fault.
     fn release(&mut self, target: TargetId) {
         match self.targets.get(target.0 as usize) {
             Some(Target::Disk(unit)) => {

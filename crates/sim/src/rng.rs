@@ -55,7 +55,7 @@ impl Rng {
         }
     }
 
-    /// Whether something of this probability happens.
+    /// True with this probability.
     #[inline]
     pub fn chance(&mut self, probability: f64) -> bool {
         ((self.bits() >> 11) as f64) < probability * (1u64 << 53) as f64

@@ -1,4 +1,4 @@
-//! How long a disk's operations take: a span, or a model's decision.
+//! Service time of a disk's operations: a span, or a model's decision.
 
 use crate::rng::Rng;
 use block::Nanos;
@@ -27,7 +27,7 @@ impl Span {
     }
 }
 
-/// How long operations take.
+/// Service time of operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Service {
     /// Drawn for each operation alone, with no queue and no limit of parallelism.
@@ -41,9 +41,9 @@ pub enum Service {
     },
     /// Decided by a model of the world, in which the disk is this unit.
     Model {
-        /// What [`crate::World::add_model`] returned.
+        /// The model, from [`crate::World::add_model`].
         model: ModelId,
-        /// A drive alone in its model ignores it.
+        /// Index of the drive; ignored by a drive alone in its model.
         unit: u32,
     },
 }

@@ -3,13 +3,13 @@
 //! End `2n` of connection `n` is the one that connected, `2n+1` the one that
 //! accepted; end `e` sends into pipe `e` and receives from pipe `e ^ 1`.
 //!
-//! A connection that is closed delivers what was sent before, then its end; the
-//! other end's sends fail once it has heard. Closing never loses bytes in
+//! A closed connection delivers the bytes sent before, then its end; the
+//! other end's sends fail once the close has arrived there. Closing never loses bytes in
 //! flight, as a TCP reset can; a cut connection ([`crate::StreamEffect`]) does.
 //! A shard that loses its power breaks its connections: its peers need no
 //! timeout to notice.
 //!
-//! Not here: how bytes move (`pipe`).
+//! Not here: the movement of bytes (`pipe`).
 
 use crate::fault::{Class, Direction, StreamRule};
 use crate::flight::{Flight, FlightId};
@@ -24,7 +24,7 @@ use crate::world::{self, Target, World};
 use block::{Address, IoError, IoResult, Kind, Nanos, Op, TargetId, Token};
 use std::collections::VecDeque;
 
-/// How the connections of a listener carry bytes.
+/// Properties of the connections of a listener.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LinkSpec {
     /// The time from one end to the other, drawn for each piece; pieces do not
@@ -34,7 +34,7 @@ pub struct LinkSpec {
     pub bytes_per_sec: u64,
     /// The bytes that each way holds: in flight, or arrived and not received.
     pub buffer_bytes: u32,
-    /// The probability that a transfer moves less than it could.
+    /// The probability that a transfer moves fewer bytes than possible.
     pub split: f64,
 }
 
@@ -65,9 +65,9 @@ pub(crate) enum Due {
     Arrive { pipe: u32, bytes: u32 },
     /// The receiving end learns that no more will come.
     Fin { pipe: u32 },
-    /// The sending end learns that nobody receives.
+    /// The sending end learns that its peer no longer receives.
     Reset { pipe: u32 },
-    /// A stalled pipe goes on.
+    /// A stalled pipe continues.
     Resume { pipe: u32 },
     /// A connection breaks.
     Break { pipe: u32 },
@@ -90,7 +90,7 @@ pub(crate) struct Listener {
 
 pub(crate) struct End {
     pub target: TargetId,
-    /// Whose it is; none yet while it waits to be accepted.
+    /// The end's holder; none while the end waits to be accepted.
     seat: Option<usize>,
     pub link: LinkSpec,
     pub receiving: Option<FlightId>,
@@ -136,7 +136,7 @@ impl Streams {
         check_span(link.latency, "a link's latency")
     }
 
-    /// What an operation waits on, for people.
+    /// The target of a waiting operation, for people.
     pub fn describe(&self, op: &Op, unit: u32) -> String {
         match op {
             Op::Accept => format!("{:?}", self.listeners[unit as usize].address),
@@ -288,7 +288,7 @@ impl World {
 
     fn answer(&mut self, connect: FlightId, end: Option<u32>) {
         let Some(flight) = self.flights.get(connect) else {
-            // Whoever asked is dead.
+            // The shard that asked is dead.
             if let Some(end) = end {
                 self.break_pipes(end);
             }
@@ -385,7 +385,7 @@ impl World {
         }
     }
 
-    /// Whether the end at the other side of `target` has closed, as far as is known here.
+    /// True if the end at the other side of `target` has closed, as far as is known here.
     pub(crate) fn peer_closed(&self, target: TargetId) -> bool {
         let Some(Target::End(end)) = self.targets.get(target.0 as usize) else {
             return false;

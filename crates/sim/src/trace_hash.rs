@@ -1,4 +1,4 @@
-//! What happened, as one number, and as text for a seed that failed.
+//! The events of a world, as one number, and as text for a seed that failed.
 //!
 //! Invariants:
 //!     every event enters the hash, with its time, in order
@@ -12,8 +12,7 @@ use block::{Kind, Nanos, ShardId, TargetId};
 use std::collections::VecDeque;
 use std::fmt;
 
-/// One thing that happened in the world. Operations are named by their number
-/// in order of submission.
+/// An event of the world. Operations are named by their number in order of submission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the fields are named for what they hold")]
 pub enum Event {
@@ -34,13 +33,13 @@ pub enum Event {
     Complete { op: u64, value: u64 },
     /// An operation fails.
     Fail { op: u64, kind: Kind },
-    /// A fault strikes: its class, its target, and where on it.
+    /// A fault strikes: its class, its target, and its place there.
     Fault {
         class: crate::fault::Class,
         target: TargetId,
         place: u64,
     },
-    /// The power of a domain goes.
+    /// A domain loses its power.
     PowerCut { domain: u32 },
     /// The power of a domain is back.
     PowerOn { domain: u32 },

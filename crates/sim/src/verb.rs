@@ -2,7 +2,7 @@
 
 use block::Op;
 
-/// What an operation is, without what it carries.
+/// The kind of an operation, without its data.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Verb {
     /// `Op::Read`.
@@ -30,7 +30,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// What `op` is.
+    /// The verb of `op`.
     #[inline]
     pub fn of(op: &Op) -> Verb {
         match op {

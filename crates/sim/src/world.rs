@@ -1,13 +1,13 @@
-//! One simulated world: its clock, its disks, streams and ports, and what is to come.
+//! One simulated world: its clock, its disks, streams and ports, and its events to come.
 //!
 //! Invariants:
 //!     the same seed and the same calls give the same events   (`trace_hash`)
 //!     time moves only when the host or a parked driver lets it
 //!     each operation of a live shard completes exactly once
 //!
-//! Not here: which shard runs (`host`), how operations begin and end
-//! (`operation`, `stream`, `port`), what they do to a disk (`disk`), what can go wrong
-//! (`fault`) and how it is done (`power`).
+//! Not here: the choice of the running shard (`host`), the begin and end of operations
+//! (`operation`, `stream`, `port`), their effect on a disk (`disk`), the possible faults
+//! (`fault`) and their execution (`power`).
 
 use crate::clockwork::Clockwork;
 use crate::control::Control;
@@ -32,7 +32,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// What a target is, and its index among its sort.
+/// The kind of a target, and its index among those of its kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
     Disk(u32),
@@ -42,14 +42,14 @@ pub(crate) enum Target {
     Port(u32),
 }
 
-/// Something that will happen.
+/// An event to come.
 #[derive(Clone, Copy)]
 pub(crate) enum Due {
     /// A disk operation has been served.
     Served(FlightId),
-    /// A service-time model wants to be advanced.
+    /// A service-time model asks to be advanced.
     Model(u32),
-    /// A disk operation that was delayed or stuck goes on.
+    /// A disk operation that was delayed or stuck continues.
     Released(FlightId),
     /// The plan acts.
     Act(u32),
@@ -59,8 +59,8 @@ pub(crate) enum Due {
     Port(crate::port::Due),
 }
 
-/// A shard's place in the world. Every boot takes new seats, so that what an
-/// earlier boot left in flight finds its shard dead.
+/// A shard's place in the world. Every boot takes new seats: operations that an earlier boot left
+/// in flight then find their shard dead.
 pub(crate) struct Seat {
     pub shard: ShardId,
     pub domain: Domain,
@@ -69,7 +69,7 @@ pub(crate) struct Seat {
     pub unparked: Arc<Flag>,
 }
 
-/// Whether a shard has been unparked since it last parked.
+/// Notification of a shard: set if unparked since the last park.
 #[derive(Default)]
 pub(crate) struct Flag(AtomicBool);
 
@@ -105,7 +105,7 @@ pub struct World {
     domains: Vec<(ShardId, Domain)>,
     pub(crate) agenda: Agenda,
     pub(crate) control: Control,
-    /// Orders what happens at one instant, and shards.
+    /// Order of the events of one instant, and of shards.
     pub(crate) order: Rng,
     pub(crate) clockwork: Clockwork,
     /// While no shard runs, or ran.
@@ -162,8 +162,8 @@ impl World {
         Ok(target)
     }
 
-    /// Another disk that has the bytes of `disk`: what was unplugged and is plugged in
-    /// again, to who had it open. One of them at a time is to be plugged in.
+    /// Another disk with the bytes of `disk`: a disk unplugged and plugged in again, as seen by the
+    /// holder of the first. Only one of the two is to be plugged in at a time.
     pub fn add_again(&mut self, disk: TargetId) -> Option<TargetId> {
         let index = self.disk_index(disk)?;
         let target = self.add_target(Target::Disk(self.disks.len() as u32));
@@ -172,8 +172,8 @@ impl World {
         Some(target)
     }
 
-    /// Adds a listener at `address`, behind links like `link`. It is open again at
-    /// every boot. `Invalid` if the address is taken or the link impossible.
+    /// Adds a listener at `address`, behind links like `link`. The listener is open again at every
+    /// boot. `Invalid` if the address is taken or the link impossible.
     pub fn listen(&mut self, address: Address, link: LinkSpec) -> IoResult<TargetId> {
         self.streams.check(&address, &link)?;
         let target = self.add_target(Target::Listener(self.streams.next_listener()));
@@ -187,8 +187,7 @@ impl World {
         self.domains.push((shard, domain));
     }
 
-    /// Sets what will go wrong from now on, in place of an earlier plan. Latent
-    /// sectors stay until they are written.
+    /// Sets the faults from now on, in place of an earlier plan. Latent sectors stay until written.
     ///
     /// `Invalid`, and nothing changes, if the plan is impossible.
     pub fn set_plan(&mut self, plan: Plan) -> IoResult {
@@ -220,7 +219,7 @@ impl World {
         self.control.clone()
     }
 
-    /// The seed it was made with.
+    /// The seed of the world.
     pub fn seed(&self) -> u64 {
         self.seed
     }
@@ -230,17 +229,17 @@ impl World {
         self.ledger.now
     }
 
-    /// A number that stands for everything that has happened.
+    /// The hash of all events so far.
     pub fn trace_hash(&self) -> u64 {
         self.ledger.trace.hash()
     }
 
-    /// How many events there have been.
+    /// Number of events so far.
     pub fn events(&self) -> u64 {
         self.ledger.trace.events()
     }
 
-    /// How many disk steps there have been; see [`crate::Point::Step`].
+    /// Number of disk steps so far; see [`crate::Point::Step`].
     pub fn steps(&self) -> u64 {
         self.steps
     }
@@ -260,9 +259,8 @@ impl World {
         self.ledger.trace.log()
     }
 
-    /// How often a write was submitted while another over the same sectors of
-    /// this disk was in flight, which is a bug of whoever submitted it. Counted
-    /// for disks that keep bytes.
+    /// Count of writes submitted while another over the same sectors of this disk was in flight: a
+    /// bug of the submitter. Counted for disks that keep bytes.
     pub fn overlaps(&self, disk: TargetId) -> u64 {
         self.disk_index(disk).map_or(0, |d| self.disks[d].overlaps)
     }
@@ -279,7 +277,7 @@ impl World {
         }
     }
 
-    /// One bit of sector `at` changes where it rests: bit `bit` of its 4096.
+    /// Changes one bit of sector `at` at rest: bit `bit` of its 4096.
     pub fn flip_bit(&mut self, disk: TargetId, at: Lba, bit: u64) {
         let index = self.disk_index(disk).expect("a disk of this world");
         let disk = &mut self.disks[index];
@@ -290,16 +288,15 @@ impl World {
         }
     }
 
-    /// A disk answers with another size and another logical block from now on, as
-    /// one that fails or was reformatted does. Bytes beyond its end are there again
-    /// if it grows. Between runs only.
+    /// Gives a disk another size and another logical block from now on, as of a disk that fails or
+    /// was reformatted. Bytes beyond the end are there again if the disk grows. Between runs only.
     pub fn reshape(&mut self, disk: TargetId, sectors: Sectors, block: Sectors) {
         let index = self.disk_index(disk).expect("a disk of this world");
         self.disks[index].reshape(sectors, block);
     }
 
-    /// What holds a disk's bytes, to be looked at and changed behind its driver;
-    /// `None` if it keeps none.
+    /// The bytes of a disk, to be read and changed behind its driver; `None` if the disk keeps
+    /// none.
     pub fn medium(&self, disk: TargetId) -> Option<Medium> {
         self.disks[self.disk_index(disk)?].contents.clone()
     }
@@ -334,14 +331,13 @@ impl World {
         self.heap.push(at, random, due);
     }
 
-    /// Takes seats for a boot of `shards` shards. The power is on again, and what
-    /// earlier shards left in flight on disks has ended: an operating system
-    /// lets nobody in before.
+    /// Takes seats for a boot of `shards` shards. The power is on again. Operations that earlier
+    /// shards left in flight on disks have ended: an operating system allows no new process before.
     pub(crate) fn boot(&mut self, shards: u32) {
         self.obey();
         self.seats.iter_mut().for_each(|s| s.live = false);
         self.settle_orphans();
-        // Who was to hear of lost writes is gone.
+        // The shards that would get the error of lost writes are gone.
         self.disks.iter_mut().for_each(|d| d.lost_writes = false);
         self.ledger.record(Event::Boot { shards });
         let mut dark: Vec<Domain> = Vec::new();
@@ -359,7 +355,7 @@ impl World {
         }
     }
 
-    /// A new seat for `shard`; its index.
+    /// Adds a seat for `shard`; returns its index.
     pub(crate) fn add_seat(&mut self, shard: ShardId) -> usize {
         let place = self.domains.iter().find(|(s, _)| *s == shard);
         self.seats.push(Seat {
@@ -372,13 +368,13 @@ impl World {
         self.seats.len() - 1
     }
 
-    /// Whether anything is due now.
+    /// Time of the next event.
     #[inline]
     pub(crate) fn next_at(&self) -> Option<Nanos> {
         self.heap.next_at()
     }
 
-    /// Carries out the first event that is due; whether there was one.
+    /// Carries out the first event that is due; false if there was none.
     #[inline]
     pub(crate) fn happen(&mut self) -> bool {
         match self.heap.pop_due(self.ledger.now) {

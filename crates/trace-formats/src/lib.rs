@@ -10,10 +10,10 @@ use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 use trace::{Error, Format, PARQUET_MAGIC, Reader, Strictness, Writer, plain};
 
-/// The longest Parquet that is read from what is no file: it has to be in memory.
+/// The longest Parquet that is read from other than a file: all of it has to be in memory.
 const PARQUET_BYTES_MAX: u64 = 1 << 30;
 
-/// As [`Reader::open`].
+/// Opens a trace as [`Reader::open`] does.
 pub fn open(path: &Path, format: Option<Format>, strictness: Strictness) -> Result<Reader, Error> {
     let fail = |error: io::Error| Error::new(path, None, error.to_string());
     let mut file = File::open(path).map_err(fail)?;
@@ -30,7 +30,7 @@ pub fn open(path: &Path, format: Option<Format>, strictness: Strictness) -> Resu
     read(path, file, format, strictness)
 }
 
-/// As [`Reader::new`].
+/// Reads a trace as [`Reader::new`] does.
 pub fn read(
     path: &Path,
     input: impl Read + Send + 'static,
@@ -71,7 +71,7 @@ fn of_rows(
     ))
 }
 
-/// As [`Writer::new`].
+/// Writes a trace as [`Writer::new`] does.
 pub fn write<W: Write + Send + 'static>(
     path: &Path,
     output: W,

@@ -9,9 +9,9 @@
 //! is_forced     BOOLEAN               a write that is forced; of no bytes a flush
 //! ```
 //!
-//! All are required and flat, but `is_forced` may be left out if no write is. Others are an
-//! error, or ignored if reading is lenient. What is held in memory is one batch of rows when reading and one
-//! row group when writing.
+//! All columns are required and flat, but `is_forced` may be left out if no write is forced. Other
+//! columns are an error, or ignored if reading is lenient. Memory holds one batch of rows when
+//! reading and one row group when writing.
 
 use block::Nanos;
 use parquet::basic::{Compression, Encoding, Repetition, Type, ZstdLevel};
@@ -41,7 +41,7 @@ const SCHEMA: &str = "message trace {
     required boolean is_forced;
 }";
 
-/// The columns in the order in which they are kept here.
+/// The columns in the order of this module's arrays.
 const COLUMNS: [(&str, Type); 6] = [
     ("time_ns", Type::INT64),
     ("is_write", Type::BOOLEAN),
@@ -148,7 +148,7 @@ fn read_column<T: DataType>(
 /// Reads row after row.
 pub(crate) struct Input {
     file: Box<dyn FileReader + Send>,
-    /// Where each of [`COLUMNS`] is in the file.
+    /// Place of each of [`COLUMNS`] in the file.
     places: [Option<usize>; 6],
     next_group: usize,
     group: Option<Group>,
@@ -251,7 +251,7 @@ impl<W: Write + Send> Output<W> {
         let mut properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(level))
             .set_dictionary_enabled(false);
-        // Times grow; what is near in time is near in place.
+        // Times grow; requests near in time are near in place.
         for column in ["time_ns", "offset_bytes", "len_bytes", "volume"] {
             let path = ColumnPath::from(column);
             properties = properties.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);

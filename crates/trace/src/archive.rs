@@ -15,7 +15,7 @@ const EXTENSIONS_BYTES_MAX: u64 = 1 << 20;
 /// Names of members in an error.
 const NAMES_MAX: usize = 5;
 
-/// Whether an archive begins with `start`.
+/// True if an archive begins with `start`.
 pub(crate) fn begins(start: &[u8]) -> bool {
     start.get(257..262) == Some(b"ustar")
 }
@@ -26,7 +26,7 @@ pub(crate) struct Archive<R> {
     asked: Option<Format>,
     found: Option<Format>,
     passed: Vec<String>,
-    /// The beginning of the member being read, and how much of it was yielded.
+    /// The beginning of the present member, and the number of its bytes yielded.
     start: Vec<u8>,
     at: usize,
     /// Bytes of the member behind that, then to the next header.
@@ -36,7 +36,7 @@ pub(crate) struct Archive<R> {
 }
 
 impl<R: BufRead> Archive<R> {
-    /// Of members of the format `asked`, if one is.
+    /// The traces of an archive, of the format `asked` if one is.
     pub(crate) fn new(input: R, asked: Option<Format>) -> Archive<R> {
         Archive {
             input,
@@ -80,7 +80,7 @@ impl<R: BufRead> Archive<R> {
         }
     }
 
-    /// Sets how much of a member of so many bytes is ahead.
+    /// Sets the bytes ahead, for a member of so many bytes.
     fn expect(&mut self, bytes: u64) {
         self.left = bytes;
         self.padding = bytes.wrapping_neg() % BLOCK_BYTES;
@@ -97,7 +97,7 @@ impl<R: BufRead> Archive<R> {
         Ok(())
     }
 
-    /// The size that an extended header gives to the member behind it.
+    /// The size that an extended header gives to the member behind the header.
     fn extended_size(&mut self) -> io::Result<Option<u64>> {
         if self.left > EXTENSIONS_BYTES_MAX {
             return Err(damaged("an extended header is too long"));
@@ -111,7 +111,7 @@ impl<R: BufRead> Archive<R> {
         Ok(sizes.find_map(|extension| extension.value().ok()?.parse().ok()))
     }
 
-    /// Whether the member at hand is read; its beginning then is in `start`.
+    /// True if the present member is to be read; its beginning then is in `start`.
     fn is_wanted(&mut self, header: &Header) -> io::Result<bool> {
         self.start
             .resize(self.left.min(SNIFFED_BYTES as u64) as usize, 0);
@@ -217,7 +217,7 @@ mod tests {
     const LATER: &str = "1538326800,16,8,0,1063\n";
     const DEVICES: &str = "device_id,device_capacity\n";
 
-    /// An archive as GNU tar makes it, compressed.
+    /// An archive as made by GNU tar, compressed.
     fn packed(members: &[(&str, &str)]) -> Vec<u8> {
         let mut builder = tar::Builder::new(Vec::new());
         for (name, content) in members {

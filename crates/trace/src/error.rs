@@ -1,4 +1,4 @@
-//! Why a trace cannot be read or written.
+//! Failures of reading or writing a trace.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// `what` is a clause.
+    /// A failure; `what` is a clause.
     pub fn new(path: &Path, line: Option<u64>, what: impl Into<String>) -> Error {
         Error {
             path: path.to_path_buf(),

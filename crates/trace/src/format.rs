@@ -38,7 +38,7 @@ pub enum Format {
     /// Apache Parquet with hotset's columns; known by name here, read and written by
     /// `trace-formats`.
     Parquet,
-    /// The default text output of blkparse(1); queue events, or what there is instead.
+    /// The default text output of blkparse(1): queue events, or other events if there are none.
     Blkparse,
     /// The structures of the kernel's blktrace, as blktrace(8) and `blkparse -d` write them.
     Blktrace,
@@ -66,12 +66,12 @@ pub enum Format {
     OracleGeneralSectors,
 }
 
-/// How the bytes of a format become requests.
+/// The structure of a format.
 #[derive(Clone, Copy)]
 pub(crate) enum Form {
     /// One a line; the parser by the first bytes.
     Lines(fn(&[u8]) -> LineParser),
-    /// Records of so many bytes, and whether they look like such.
+    /// Records of so many bytes, their parser, and a test for such records.
     Records(usize, RecordParser, fn(&[u8]) -> bool),
     /// [`blktrace`].
     Blktrace,
@@ -156,13 +156,13 @@ impl Format {
         TABLE.map(|row| row.name).join(", ")
     }
 
-    /// The format by a file's name, whatever it is compressed with.
+    /// The format by a file's name, whatever its compression.
     pub fn from_path(path: &Path) -> Option<Format> {
         let name = path.file_name()?.to_str()?;
         let name = [".zst", ".gz"]
             .iter()
             .fold(name, |name, end| name.trim_end_matches(end));
-        // As it is published: `NAME.oracleGeneral.bin`, `NAME.oracleGeneral.sample10`.
+        // The published names: `NAME.oracleGeneral.bin`, `NAME.oracleGeneral.sample10`.
         if name.split('.').skip(1).any(|part| part == "oracleGeneral") {
             return Some(Format::OracleGeneral);
         }
@@ -176,7 +176,7 @@ impl Format {
 
     /// The format of the file `path` that begins with `start`, decompressed. `Err` is a clause.
     pub fn recognise(path: &Path, start: &[u8]) -> Result<Format, String> {
-        // Without a header, only its name distinguishes it from noise.
+        // Without a header, only the name distinguishes the format from noise.
         if Format::from_path(path) == Some(Format::OracleGeneral) {
             return by_objects(start);
         }
@@ -195,8 +195,8 @@ impl Format {
         }
     }
 
-    /// The formats that the first bytes of a file may be of, decompressed; several if they fit
-    /// several alike. The headerless oracleGeneral is never guessed.
+    /// The formats that the first bytes of a file, decompressed, may be of; several if several fit
+    /// alike. The headerless oracleGeneral is never guessed.
     pub fn sniff(start: &[u8]) -> Vec<Format> {
         let opens = |row: &&Row| row.openings.iter().any(|bytes| start.starts_with(bytes));
         if let Some(row) = TABLE.iter().find(opens) {
@@ -218,18 +218,18 @@ impl Format {
         TABLE[self as usize].form
     }
 
-    /// Whether it is lines of text.
+    /// True of a format of text lines.
     pub(crate) fn is_text(self) -> bool {
         matches!(self.form(), Form::Lines(_))
     }
 
-    /// Whether its volumes are numbers of Linux devices.
+    /// True if the format's volumes are numbers of Linux devices.
     pub(crate) fn has_devices(self) -> bool {
         matches!(self, Format::Blkparse | Format::Blktrace)
     }
 }
 
-/// Which oracleGeneral a file is that begins with `start`.
+/// The kind of oracleGeneral of a file that begins with `start`.
 fn by_objects(start: &[u8]) -> Result<Format, String> {
     match oracle_general::objects(start) {
         Some(Objects::Blocks) => Ok(Format::OracleGeneral),
@@ -243,7 +243,7 @@ fn by_objects(start: &[u8]) -> Result<Format, String> {
     }
 }
 
-/// Of formats that the first line fits alike, those by which time runs on.
+/// Keeps, of formats that the first line fits alike, those by which time runs on.
 fn by_time(start: &[u8], fitting: Vec<Format>) -> Vec<Format> {
     if fitting.len() < 2 {
         return fitting;
@@ -265,7 +265,7 @@ fn by_time(start: &[u8], fitting: Vec<Format>) -> Vec<Format> {
     if running.is_empty() { fitting } else { running }
 }
 
-/// Refuses what no reader may yield.
+/// Refuses a record that no reader may yield.
 pub(crate) fn validate(record: &Record) -> Result<(), String> {
     if record.forced && record.op == Op::Read {
         return Err("a read that is forced".into());

@@ -1,4 +1,4 @@
-//! What a trace is, in numbers.
+//! A trace in numbers.
 
 use crate::{Op, Record};
 use block::Nanos;
@@ -13,15 +13,15 @@ const BLOCK_BYTES: u64 = 4096;
 pub struct Info {
     /// Requests.
     pub requests: u64,
-    /// Of them, reads.
+    /// Read requests.
     pub reads: u64,
-    /// Of them, writes that are forced.
+    /// Forced writes among the requests.
     pub forced: u64,
     /// Flushes, which are no requests here.
     pub flushes: u64,
     /// Bytes asked for, reads and writes.
     pub bytes: u64,
-    /// Of them, bytes read.
+    /// Bytes read.
     pub read_bytes: u64,
     /// Accesses to 4 KiB blocks.
     pub block_accesses: u64,
@@ -37,7 +37,7 @@ pub struct Info {
     touches: FxHashMap<(u32, u64), Touches>,
 }
 
-/// How a block was touched.
+/// Kinds of access that a block has had.
 #[derive(Clone, Copy, Debug, Default)]
 struct Touches {
     again: bool,
@@ -45,7 +45,7 @@ struct Touches {
     written: bool,
 }
 
-/// Where the requests of a volume ended.
+/// Ends of the requests of a volume.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ends {
     last: Option<u64>,
@@ -126,8 +126,7 @@ impl Info {
         self.ends.len() as u64
     }
 
-    /// Each volume and the highest byte address touched on it, plus one, in
-    /// order.
+    /// Each volume and the highest byte address touched there, plus one, in order.
     pub fn volume_ends(&self) -> Vec<(u32, u64)> {
         let ends = self
             .ends

@@ -1,20 +1,20 @@
-//! Block traces: what was asked of a volume, in order.
+//! Block traces: the requests of a volume, in order.
 //!
 //! [`Reader`] streams any supported format as [`Record`]s in bounded memory;
 //! the formats themselves are pure functions from a line (or a binary record)
 //! to a record, one file each under `format/`, in one table by which a file's
 //! format is recognised. A file may be compressed, and in a tar archive.
 //!
-//! Invariants of what a reader yields:
-//!     len_bytes > 0, or it is a flush and they were asked for
-//!     forced ⟹ it is a write; offset_bytes + len_bytes does not overflow
+//! Invariants of a reader's records:
+//!     len_bytes > 0, or the record is a flush and flushes were asked for
+//!     forced ⟹ the record is a write; offset_bytes + len_bytes does not overflow
 //!     time never runs back
 //!
 //! Input that breaks them is one error that names the file and the line, or
 //! with [`Strictness::Lenient`] a counted skip.
 //!
-//! Not here: Parquet (`trace-formats`), captures of several processors joined, what a trace is
-//! replayed against, or any opinion of caches.
+//! Not here: Parquet (`trace-formats`), captures of several processors joined, the target of a
+//! replay, or any opinion of caches.
 
 mod archive;
 mod error;
@@ -46,17 +46,17 @@ pub enum Op {
 /// One request of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Record {
-    /// When, since the epoch of the trace; zero throughout if not recorded.
+    /// Time since the epoch of the trace; zero throughout if not recorded.
     pub time: Nanos,
     /// Read or write.
     pub op: Op,
-    /// Where on the volume, in bytes.
+    /// Offset on the volume, in bytes.
     pub offset_bytes: u64,
-    /// How much, in bytes; zero of a flush.
+    /// Length in bytes; zero of a flush.
     pub len_bytes: u32,
-    /// Which volume; an identifier of the trace's own.
+    /// The volume: an identifier of the trace's own.
     pub volume: u32,
-    /// Of a write, whether it has to be durable once answered (FUA).
+    /// True of a write that has to be durable once answered (FUA).
     pub forced: bool,
 }
 
@@ -72,12 +72,12 @@ impl Record {
         }
     }
 
-    /// Whether it is a flush.
+    /// True of a flush.
     pub fn is_flush(&self) -> bool {
         self.len_bytes == 0
     }
 
-    /// Where it ends, in bytes; what a reader yields does not overflow.
+    /// End of the request, in bytes; does not overflow in a reader's records.
     pub fn end_bytes(&self) -> u64 {
         self.offset_bytes + u64::from(self.len_bytes)
     }

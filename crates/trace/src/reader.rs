@@ -18,7 +18,7 @@ const BUFFER_BYTES: usize = 1 << 16;
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// What to do with input that makes no sense.
+/// Treatment of input that makes no sense.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Strictness {
     /// The first such line is an error that ends the reading.
@@ -28,7 +28,7 @@ pub enum Strictness {
     Lenient,
 }
 
-/// What was left out by [`Strictness::Lenient`].
+/// Counts of input left out by [`Strictness::Lenient`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Skipped {
     /// Lines or records that could not be understood.
@@ -50,7 +50,7 @@ pub trait Records: Send {
     fn next(&mut self) -> Result<Option<Record>, String>;
 }
 
-/// Which Linux devices' requests are taken, of formats that name such.
+/// Linux devices with requests to be taken, of formats that name devices.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Devices {
     /// Those of one; requests of a second are an error.
@@ -103,12 +103,12 @@ pub struct Reader {
     ended: bool,
 }
 
-/// What one step of a decoder yields.
+/// Result of one step of a decoder.
 enum Step {
     Record(Record),
     Nothing,
     Malformed(String),
-    /// Cannot go on: an I/O error or a broken stream.
+    /// An I/O error or a broken stream: the end.
     Broken(String),
     End,
 }
@@ -174,7 +174,7 @@ impl Reader {
         Ok(Reader::with(path, decoder, format, strictness))
     }
 
-    /// Reads what is decoded elsewhere, which is of `format`.
+    /// Reads records decoded elsewhere, of `format`.
     pub fn elsewhere(
         path: &Path,
         records: Box<dyn Records>,
@@ -225,7 +225,7 @@ impl Reader {
         self.format
     }
 
-    /// What was left out so far.
+    /// Counts of input left out so far.
     pub fn skipped(&self) -> Skipped {
         self.skipped
     }
@@ -245,7 +245,7 @@ impl Reader {
         }
     }
 
-    /// Whether a request of the device `volume` is taken; `Err` is a clause, and the end.
+    /// True if the reader takes requests of the device `volume`; `Err` is a clause, and the end.
     fn takes(&mut self, volume: u32) -> Result<bool, String> {
         if !self.format.has_devices() {
             return Ok(true);
@@ -258,7 +258,7 @@ impl Reader {
         }
     }
 
-    /// That there are requests of several devices, by name.
+    /// The message that there are requests of several devices, with their names.
     fn several(&mut self, second: u32) -> String {
         let mut devices = BTreeSet::from_iter(self.sole.into_iter().chain([second]));
         for _ in 0..DEVICES_LOOKED_FOR {
@@ -279,7 +279,7 @@ impl Reader {
         )
     }
 
-    /// Counts what no reader may yield; `Err` is a clause.
+    /// Counts a record that no reader may yield; `Err` is a clause.
     fn check(&mut self, record: &Record) -> Result<(), String> {
         if let Err(what) = validate(record) {
             self.skipped.malformed += 1;
@@ -306,7 +306,7 @@ impl Reader {
         Ok(())
     }
 
-    /// How to mend a trace whose time runs back.
+    /// The remedy for a trace with times that run back.
     fn remedy(&self) -> &'static str {
         match self.format {
             Format::Blktrace => "; sort the capture with `blkparse -i FILE -d SORTED`",
@@ -393,8 +393,8 @@ impl Iterator for Reader {
     }
 }
 
-/// What `input` is, decompressed: its first bytes, and a reader that still yields them. Of an
-/// archive, that of its traces, which are of `format` if one is given.
+/// The bytes of `input`, decompressed: the first of them, and a reader that still yields these. Of
+/// an archive, the bytes of its traces, which are of `format` if one is given.
 pub fn plain(
     input: impl Read + Send + 'static,
     format: Option<Format>,

@@ -1,4 +1,4 @@
-//! Records on their way from where they are made to where they are written, in
+//! Records between their producer and their writer, in
 //! bounded memory: encoded as in the binary format, piece by piece.
 //!
 //! Invariant: the pieces taken, joined, are the records that were not
@@ -10,7 +10,7 @@ use crate::format::binary::{self, Last};
 /// Longest encoding of a record: four numbers of ten bytes.
 const RECORD_BYTES_MAX: usize = 40;
 
-/// Takes records; full, it drops and counts them.
+/// A buffer of records; when full, drops and counts further ones.
 pub struct Tape {
     last: Last,
     bytes: Vec<u8>,
@@ -29,7 +29,7 @@ impl Tape {
         }
     }
 
-    /// Appends `record`, or drops it.
+    /// Appends `record`, or drops and counts the record.
     #[inline]
     pub fn push(&mut self, record: &Record) {
         if self.bytes.len() + RECORD_BYTES_MAX > self.bytes_max {
@@ -39,7 +39,7 @@ impl Tape {
         binary::encode(&mut self.last, record, &mut self.bytes);
     }
 
-    /// Takes what was recorded since the last call: the records' encoding.
+    /// Takes the records since the last call, encoded.
     pub fn take(&mut self) -> Vec<u8> {
         let piece = self.bytes.clone();
         self.bytes.clear();
@@ -59,7 +59,7 @@ pub struct TapeReader {
 }
 
 impl TapeReader {
-    /// The records of the next piece; `Err` if it is none.
+    /// The records of the next piece; `Err` if the bytes are no piece.
     pub fn records(&mut self, mut piece: &[u8]) -> std::io::Result<Vec<Record>> {
         let mut records = Vec::new();
         while let Some(record) = binary::decode(&mut self.last, &mut piece)? {

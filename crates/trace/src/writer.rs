@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub trait Rows<W> {
     /// Appends one; `Err` is a clause.
     fn write(&mut self, record: &Record) -> Result<(), String>;
-    /// Completes the trace; its output.
+    /// Completes the trace; returns its output.
     fn finish(self: Box<Self>) -> Result<W, String>;
 }
 
@@ -56,7 +56,7 @@ impl<W: Write + Send> Writer<W> {
         })
     }
 
-    /// Writes what is encoded elsewhere; `path` is for error messages only.
+    /// Writes records encoded elsewhere; `path` is for error messages only.
     pub fn elsewhere(path: &Path, rows: Box<dyn Rows<W> + Send>) -> Writer<W> {
         Writer {
             path: path.to_path_buf(),

@@ -1,4 +1,5 @@
-//! Parquet is known by its name and its first bytes, and refused with the command that reads it.
+//! Parquet is known by its name and its first bytes, and refused with the command that reads such a
+//! file.
 
 use std::io::Cursor;
 use std::path::Path;

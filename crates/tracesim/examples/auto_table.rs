@@ -7,7 +7,7 @@ use trace::Strictness;
 use tracesim::{Plan, Source};
 
 const SIZES: [f64; 5] = [0.001, 0.01, 0.03, 0.1, 0.3];
-/// Cells of fewer blocks are left out, as the baselines' description says.
+/// Cells of fewer blocks are left out, as in the baselines' description.
 const BLOCKS_MIN: u64 = 100;
 
 struct Cell {

@@ -1,6 +1,6 @@
 //! Compares the policies with published baselines:
 //! `cargo run --release -p tracesim --example baselines -- DIR [POLICY...]`, where
-//! DIR holds `baselines.csv` and the traces it names.
+//! DIR holds `baselines.csv` and the traces named there.
 
 use std::collections::BTreeMap;
 use std::path::Path;

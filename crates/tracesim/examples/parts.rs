@@ -1,5 +1,5 @@
-//! Reads of blocks that miss, where a line holds only the blocks that were asked for since it
-//! came, as in the engine; the simulator of traces takes lines for whole:
+//! Reads of blocks that miss, where a line holds only the blocks that were asked for since its
+//! admission, as in the engine; the simulator of traces takes lines for whole:
 //! `cargo run --release -p tracesim --example parts -- LINE_KIB POLICY,... TRACE...`.
 
 use baselines::registry;
@@ -9,13 +9,13 @@ use std::path::Path;
 use trace::{Reader, Record, Strictness};
 
 const BLOCK_BYTES: u64 = 4096;
-/// Of the blocks that a trace touches.
+/// Shares of the blocks that a trace touches.
 const SIZES: [f64; 3] = [0.03, 0.1, 0.3];
 /// Cells of fewer lines are left out.
 const LINES_MIN: u32 = 16;
 
-/// The share of blocks read that a pool of `slots` lines does not hold, and how many blocks
-/// were written to it.
+/// The share of blocks read that a pool of `slots` lines does not hold, and the number of blocks
+/// written to the pool.
 fn run(records: &[Record], policy: &str, slots: u32, line_blocks: u64) -> [f64; 2] {
     let mut policy = registry::build(policy, slots, 1).expect("a policy's name");
     let mut valid = vec![false; slots as usize * line_blocks as usize];

@@ -1,6 +1,6 @@
 //! Accesses a second of one policy over one trace, dense and hashed, repeated:
 //! `cargo run --release -p tracesim --example speed -- TRACE POLICY SIZE [REPEATS]`.
-//! With `once` in place of the repeats it makes one pass over the hashed index
+//! With `once` in place of the repeats: one pass over the hashed index
 //! only, for counting instructions under callgrind.
 
 use baselines::registry::{self, Visit};

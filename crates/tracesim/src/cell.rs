@@ -6,19 +6,19 @@ use block::Nanos;
 use policy::{Instruction, Key, Op, Policy, Unpinned};
 use std::time::Instant;
 
-/// How often the policy gets the time, in the time of the trace.
+/// Interval at which the policy gets the time, in the time of the trace.
 const TICK: Nanos = Nanos(1_000_000_000);
 
-/// What a run counted.
+/// Counts of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Accesses to lines.
     pub accesses: u64,
-    /// Of them, those that found a resident line.
+    /// Accesses that found a resident line.
     pub hits: u64,
-    /// Of them, those for which the policy had the line filled.
+    /// Accesses for which the policy had the line filled.
     pub fills: u64,
-    /// Requests all of whose lines were resident.
+    /// Requests with all lines resident.
     pub request_hits: u64,
     /// Requests.
     pub requests: u64,
@@ -32,7 +32,7 @@ pub struct Tally {
     pub seconds: f64,
 }
 
-/// Runs whichever policy it is given over `source`.
+/// Runs any policy over `source`.
 pub(crate) struct RunCell<'a> {
     pub(crate) source: &'a Source,
 }

@@ -26,7 +26,7 @@ pub(crate) fn spread<T: Send, E: Send>(
                     match work(at) {
                         Ok(row) => results.lock().expect("no panic holds it")[at] = Some(row),
                         Err(e) => {
-                            // What is left would be done in vain.
+                            // The results of further work would not be used.
                             next.store(count, Ordering::Relaxed);
                             *failure.lock().expect("no panic holds it") = Some(e);
                         }

@@ -15,7 +15,7 @@ pub struct Curve {
     pub line_bytes: u64,
     /// The policy's name.
     pub policy: String,
-    /// By size, the smallest first.
+    /// The points by size, the smallest first.
     pub points: Vec<Point>,
 }
 
@@ -43,9 +43,9 @@ pub struct Rank {
     pub policy: String,
     /// The mean over all sizes.
     pub miss_ratio: f64,
-    /// The same less that of LRU, if it ran; below zero is better.
+    /// `miss_ratio` less that of LRU, if LRU ran; below zero is better.
     pub over_lru: Option<f64>,
-    /// The same less that of the offline optimum, if it ran.
+    /// `miss_ratio` less that of the offline optimum, if the optimum ran.
     pub over_belady: Option<f64>,
 }
 

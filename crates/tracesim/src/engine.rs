@@ -1,12 +1,12 @@
 //! A trace through the engine itself: `cache` on drive models in the simulated
 //! world.
 //!
-//! What the plain cells leave out is not modelled a second time but is what the
-//! engine does: lines that are valid block by block, write modes, sequential
+//! Behaviour that the plain cells leave out is not modelled a second time; the engine
+//! itself has it: lines that are valid block by block, write modes, sequential
 //! bypass, the bounds on promotion, an empty pool that warms up. The data are
 //! zeroes, and the drives keep none.
 //!
-//! Each volume of the trace is on drives of its own, as many end to end as it
+//! Each volume of the trace is on drives of its own, as many end to end as the volume
 //! needs; so is the pool.
 
 use super::cores::spread;
@@ -40,34 +40,34 @@ const SEED: u64 = 1;
 pub struct Input {
     /// The file.
     pub path: PathBuf,
-    /// Its format; recognised if `None`.
+    /// The file's format; recognised if `None`.
     pub format: Option<Format>,
-    /// What to do with bad input.
+    /// Treatment of bad input.
     pub strictness: Strictness,
-    /// What it is called in rows.
+    /// The trace's name in rows.
     pub name: String,
-    /// What it holds.
+    /// The trace in numbers.
     pub info: Arc<Info>,
 }
 
-/// What to run on one trace.
+/// The cells to run on one trace.
 #[derive(Clone, Debug)]
 pub struct EnginePlan {
     /// Names of the registry.
     pub policies: Vec<String>,
-    /// Of the pool.
+    /// Sizes of the pool.
     pub sizes: Vec<Size>,
-    /// How volumes use the pool.
+    /// Modes in which volumes use the pool.
     pub modes: Vec<Mode>,
-    /// Everything else about the engine.
+    /// The rest of the engine's configuration.
     pub config: Config,
-    /// What the volumes are on.
+    /// The drives of the volumes.
     pub origin: Drive,
-    /// What the pool is on.
+    /// The drives of the pool.
     pub pool: Drive,
-    /// When requests are sent.
+    /// Pace of the requests.
     pub pace: Pace,
-    /// Of the requests, the first share that only warms the pool.
+    /// Share of the requests, from the first, that only warms the pool.
     pub skip: f64,
     /// Cells at once.
     pub threads: usize,
@@ -86,7 +86,7 @@ pub struct EngineRow {
     pub cache_blocks: u64,
     /// 4 KiB blocks that reads looked up.
     pub accesses: u64,
-    /// Of them, those that were not valid in the pool.
+    /// Blocks, of those, that were not valid in the pool.
     pub misses: u64,
     /// `misses / accesses`.
     pub miss_ratio: f64,
@@ -98,13 +98,13 @@ pub struct EngineRow {
     pub line_bytes: u64,
     /// Share of reads found in the pool as a whole.
     pub request_hit_ratio: f64,
-    /// How the volumes used the pool.
+    /// The mode in which the volumes used the pool.
     pub mode: &'static str,
     /// Requests that were counted.
     pub requests: u64,
     /// Reads sent to the origin.
     pub origin_reads: u64,
-    /// Lines not admitted because they were part of a sequential stream.
+    /// Lines of sequential streams, not admitted for that reason.
     pub sequential_lines: u64,
     /// Pool devices that the engine gave up as too slow.
     pub devices_ejected: u64,
@@ -112,7 +112,7 @@ pub struct EngineRow {
     pub read_us: Latency,
     /// Latency of writes.
     pub write_us: Latency,
-    /// How long the requests took in the simulated world.
+    /// Time of the requests in the simulated world.
     pub simulated_seconds: f64,
 }
 
@@ -123,7 +123,7 @@ pub struct Latency {
     pub mean: f64,
     /// The median.
     pub p50: f64,
-    /// What 99% stayed within.
+    /// Latency that 99% of the requests stayed within.
     pub p99: f64,
     /// The longest.
     pub max: f64,
@@ -142,8 +142,8 @@ impl Latency {
 }
 
 impl EnginePlan {
-    /// Runs every cell; rows come by size, then by mode, then by policy. `done`
-    /// is called after each, from any thread. `Err` says why in a line.
+    /// Runs every cell; rows come by size, then by mode, then by policy. `done` is called after
+    /// each, from any thread. `Err` is the reason in a line.
     pub fn run(&self, input: &Input, done: &(dyn Fn() + Sync)) -> Result<Vec<EngineRow>, String> {
         let mut cells = Vec::new();
         for size in &self.sizes {
@@ -244,7 +244,7 @@ fn add_disk(world: &mut World, name: &str, drive: &Drive, bytes: u64) -> IoResul
     world.add_disk(spec)
 }
 
-/// One cell, as its shard sees it.
+/// One cell, as seen by its shard.
 struct Run {
     policy: String,
     plan: EnginePlan,
@@ -254,7 +254,7 @@ struct Run {
 
 struct Ended {
     figures: Figures,
-    /// When counting began.
+    /// The counters when counting began.
     from: Snapshot,
     to: Snapshot,
 }

@@ -1,4 +1,4 @@
-//! Which cells to run, over all cores, and the rows they give.
+//! The cells to run, over all cores, and their rows.
 
 use super::cell::{RunCell, Tally};
 use super::cores::spread;
@@ -7,8 +7,7 @@ use super::source::{Size, Source, SourceError};
 use baselines::registry;
 use serde::Serialize;
 
-/// The offline optimum, which is no entry of the registry because it has to be
-/// given the future.
+/// The offline optimum. No entry of the registry, because it has to be given the future.
 pub const BELADY: &str = "belady";
 
 /// One result.
@@ -25,7 +24,7 @@ pub struct Row {
     pub cache_blocks: u64,
     /// Accesses to lines.
     pub accesses: u64,
-    /// Of them, those that found no resident line.
+    /// Accesses that found no resident line.
     pub misses: u64,
     /// `misses / accesses`.
     pub miss_ratio: f64,
@@ -35,7 +34,7 @@ pub struct Row {
     pub seconds: f64,
     /// The length of a line.
     pub line_bytes: u64,
-    /// Share of requests all of whose lines were resident.
+    /// Share of requests with all lines resident.
     pub request_hit_ratio: f64,
     /// Share of read accesses that found a resident line.
     pub read_hit_ratio: f64,
@@ -43,14 +42,14 @@ pub struct Row {
     pub byte_hit_ratio: f64,
 }
 
-/// What to simulate on one trace.
+/// The simulations to run on one trace.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Names from [`registry::POLICIES`], or [`BELADY`].
     pub policies: Vec<String>,
-    /// Of the pool.
+    /// Sizes of the pool.
     pub sizes: Vec<Size>,
-    /// How many cells run at once.
+    /// Number of cells at one time.
     pub threads: usize,
 }
 

@@ -28,7 +28,7 @@ pub enum Size {
 }
 
 impl Size {
-    /// In 4 KiB blocks.
+    /// The size in 4 KiB blocks.
     pub(crate) fn blocks(self, info: &Info) -> f64 {
         match self {
             Size::Share(share) => share * info.unique_blocks() as f64,
@@ -36,7 +36,7 @@ impl Size {
         }
     }
 
-    /// The share as asked for, or that of so many `blocks`.
+    /// The share as given, or the share of so many `blocks`.
     pub(crate) fn share(self, blocks: u64, info: &Info) -> f64 {
         match self {
             Size::Share(share) => share,
@@ -50,7 +50,7 @@ impl Size {
 pub struct Chunk {
     /// The requests.
     pub requests: Vec<ChunkRequest>,
-    /// The dense numbers of the lines they touch.
+    /// The dense numbers of the lines that the requests touch.
     pub lines: Vec<u32>,
 }
 
@@ -64,26 +64,26 @@ impl Chunk {
 /// One request of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkRequest {
-    /// When.
+    /// Time of the request.
     pub time: Nanos,
-    /// What the policy is given of it.
+    /// The policy's view of the request.
     pub request: Request,
-    /// How many of the chunk's lines are its own.
+    /// Number of the chunk's lines that the request touches.
     pub lines: u32,
-    /// Where in the first of them it begins.
+    /// Offset of the request in the first of its lines.
     pub head_bytes: u32,
 }
 
-/// Why a trace cannot be simulated.
+/// Reason for which a trace cannot be simulated.
 #[derive(Debug)]
 pub enum SourceError {
-    /// It cannot be read.
+    /// The trace cannot be read.
     Trace(trace::Error),
-    /// It touches more lines than a slot number can count.
+    /// The trace touches more lines than a slot number can count.
     TooManyLines(PathBuf),
     /// The offline optimum was asked for over more than 2^32 accesses.
     TooLongForOptimum(PathBuf),
-    /// It holds no request.
+    /// The trace holds no request.
     Empty(PathBuf),
 }
 
@@ -197,7 +197,7 @@ impl Source {
         }
     }
 
-    /// What rows call it.
+    /// The trace's name in rows.
     pub fn name(&self) -> String {
         trace_name(&self.path)
     }
@@ -227,7 +227,7 @@ impl Source {
         &self.info
     }
 
-    /// What lenient reading left out.
+    /// Counts of input left out by lenient reading.
     pub fn skipped(&self) -> Skipped {
         self.skipped
     }
@@ -239,8 +239,7 @@ impl Source {
         (lines.round() as u32).max(1)
     }
 
-    /// For each access, the index of the next one to the same line. Takes four
-    /// bytes an access.
+    /// The index, for each access, of the next access to the same line. Takes four bytes an access.
     pub(crate) fn next_use(&self) -> Result<Arc<Vec<u32>>, SourceError> {
         if self.accesses >= u64::from(NEVER) {
             return Err(SourceError::TooLongForOptimum(self.path.clone()));
@@ -279,7 +278,7 @@ impl Source {
     }
 }
 
-/// What rows call the trace at `path`: its name without directory and endings.
+/// The name, in rows, of the trace at `path`: the file's name without directory and endings.
 pub fn trace_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.split('.').next().unwrap_or_default().to_string()

@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// User and system time of this process.
 fn cpu_time() -> Duration {
-    // SAFETY: all zeroes is a valid `rusage`, and it is writable.
+    // SAFETY: all zeroes is a valid `rusage`, and `usage` is writable.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);

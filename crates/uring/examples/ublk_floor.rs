@@ -1,9 +1,9 @@
-//! The least that a server of ublk in user space costs: reads of a block device through one
-//! ring, a checksum of each block as hotset has them, and nothing else. What a hit of hotset
-//! is measured against.
+//! The least cost of a server of ublk in user space: reads of a block device through one
+//! ring, a checksum of each block as in hotset, and nothing else. The base for
+//! measurements of a hit in hotset.
 //!
 //! `ublk_floor DEVICE` serves the first 64 MiB of DEVICE as /dev/ublkb0 until it is killed. A
-//! failure ends it with a panic: it is not for anybody's data.
+//! failure ends it with a panic: not for real data.
 
 use io_uring::{IoUring, opcode, types};
 use std::fs::{File, OpenOptions};
@@ -18,7 +18,7 @@ const DEPTH: u16 = 64;
 const REQUEST_BYTES: usize = 64 << 10;
 const SIZE: Sectors = Sectors((64 << 20) / SECTOR_BYTES);
 const BLOCK: usize = 4096;
-/// Of `user_data`: the read of a tag's request, rather than its command.
+/// Bit of `user_data` for the read of a tag's request, rather than its command.
 const READ: u64 = 1 << 16;
 
 fn main() {
@@ -48,7 +48,7 @@ fn main() {
         rotational: false,
     };
     control(Command::SetParams, info.id, 0, shape.encode().to_vec());
-    // It waits until all tags wait, and then reads the device.
+    // The start command waits until all tags wait; the kernel then reads the device.
     let start = std::thread::spawn(move || {
         control(
             Command::Start,
@@ -119,7 +119,7 @@ fn serve(disk: &File, device: &File) {
             } else {
                 assert!(entry.result() >= 0, "the device is gone");
                 let at = usize::from(tag) * Descriptor::BYTES;
-                // SAFETY: the kernel has written it before it completed the command.
+                // SAFETY: the kernel has written the descriptor before it completed the command.
                 let bytes = unsafe {
                     descriptors
                         .add(at)

@@ -1,8 +1,7 @@
-//! What may wait for a device and is no operation of a ring, such as to open a file:
-//! done on a thread of its own, which a shard does not wait for.
+//! Calls that may wait for a device but are no operation of a ring, such as opening a file:
+//! done on a thread of their own. The shard does not wait for them.
 //!
-//! A future that is dropped leaves its thread to end by itself, and what that has made
-//! is dropped with it.
+//! When a future is dropped, its thread ends by itself, and drops the result.
 
 use crate::errno;
 use block::IoResult;
@@ -59,15 +58,15 @@ fn prepare<T: Send + 'static>(
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// A thread that does the newest work first, and leaves out work whose future was dropped. It ends
-/// with the last clone.
+/// A thread that does the newest work first, and leaves out work if its future was dropped. The
+/// thread ends with the last clone.
 #[derive(Clone)]
 pub struct Worker(Arc<Handle>);
 
 struct Handle(Arc<Queue>);
 
 struct Queue {
-    /// Nothing once the worker is to end.
+    /// Pending work; `None` once the worker is to end.
     work: Mutex<Option<Vec<Work>>>,
     more: Condvar,
 }
@@ -177,7 +176,7 @@ mod tests {
         let mut abandoned = Box::pin(work(2));
         let mut idle = Context::from_waker(Waker::noop());
         assert!(blocked.as_mut().poll(&mut idle).is_pending());
-        // The thread has taken it.
+        // The thread has taken the first work.
         while !worker.0.0.work.lock().unwrap().as_ref().unwrap().is_empty() {
             std::thread::yield_now();
         }

@@ -1,8 +1,9 @@
-//! An event of a peer's, which is raised without ever waiting for it.
+//! An event of a peer, raised without ever waiting for the peer.
 //!
-//! A write to an eventfd whose counter is full waits unless its file is non-blocking, and that is
-//! a flag of the open file, which the peer has too and may take back at any moment. The kernel
-//! itself never waits to raise one: so a ring raises it that has it registered, by a completion.
+//! A write to an eventfd with a full counter waits unless the file is non-blocking. That flag
+//! belongs to the open file, which the peer has too: the peer may clear the flag at any moment. The
+//! kernel itself never waits to raise an eventfd. So the eventfd is registered with a ring, and a
+//! completion of the ring raises it.
 
 use io_uring::{IoUring, opcode};
 use std::io;
@@ -12,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd};
 pub struct Bell(IoUring);
 
 impl Bell {
-    /// Of an eventfd; `Err` if it is none.
+    /// The bell of an eventfd; `Err` if `event` is none.
     pub fn new(event: impl AsFd) -> io::Result<Bell> {
         let ring = IoUring::new(1)?;
         ring.submitter()
@@ -23,9 +24,10 @@ impl Bell {
     /// Raises the event's counter; one that is full is raised already.
     pub fn raise(&mut self) {
         let entry = opcode::Nop::new().build();
-        // SAFETY: it refers to nothing. What a failure has left there is submitted now.
+        // SAFETY: the entry refers to no memory. An entry left by an earlier failure is submitted
+        // now.
         let _ = unsafe { self.0.submission().push(&entry) };
-        // A failure loses a notification, which nobody here can repeat.
+        // A failure loses a notification; no caller can repeat it.
         let _ = self.0.submit();
         self.0.completion().for_each(drop);
     }
@@ -39,7 +41,7 @@ mod tests {
     use std::os::fd::FromRawFd;
 
     fn event() -> File {
-        // SAFETY: no pointers are involved, and what it makes is owned by nobody else.
+        // SAFETY: no pointers are involved, and the new descriptor has no other owner.
         unsafe { File::from_raw_fd(libc::eventfd(0, libc::EFD_CLOEXEC)) }
     }
 
@@ -61,7 +63,7 @@ mod tests {
         assert!(count() >= full);
         bell.raise();
         assert_eq!(count(), 1);
-        // Whoever made it is gone.
+        // The eventfd's maker is gone.
         drop(event);
         bell.raise();
     }

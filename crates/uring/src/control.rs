@@ -1,5 +1,5 @@
-//! Control commands of ublk, each on a ring of its own: they are few, may wait long, and
-//! their entries have twice the length of others.
+//! Control commands of ublk, each on a ring of its own. They are few, may wait long, and have
+//! entries of twice the usual length.
 
 use crate::errno;
 use block::{IoError, IoResult, Kind};
@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use ublk::Control;
 use ublk::uapi::CONTROL;
 
-/// Whether this machine has ublk and lets this process use it; else why not, and the
+/// Checks that this machine has ublk and lets this process use it; the error has the cause and the
 /// remedy.
 pub fn ublk_available() -> IoResult {
     open().map(drop)

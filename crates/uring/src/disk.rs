@@ -1,12 +1,12 @@
-//! Disk operations: what each asks of the kernel, step by step.
+//! Disk operations: the steps that each asks of the kernel.
 //!
 //! Invariants:
 //!     a transfer that ends short goes on from the last whole block
 //!     no data within the size known at opening ⟹ the device shrank: `Gone`
-//!     a flush that fails takes the disk out of service, because the kernel
-//!     reports lost writes once only and a second flush would pass
-//!     (Rebello et al., "Can Applications Recover from fsync Failures?", 2020);
-//!     so do those in flight with it that the kernel lets pass  (`syncs`)
+//!     a flush that fails takes the disk out of service: the kernel reports
+//!     lost writes once only, and a second flush would pass
+//!     (Rebello et al., "Can Applications Recover from fsync Failures?", 2020).
+//!     Flushes in flight with the failed one fail too, even if the kernel lets them pass (`syncs`)
 
 use crate::errno;
 use crate::memory::{Arena, Bounce};
@@ -18,8 +18,8 @@ use block::{
 use io_uring::{opcode, squeue, types};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How the ring names a disk: a registered file or a plain descriptor; and whether a
-/// worker of its own has to begin what is asked of it.
+/// A disk's descriptor for the ring: a registered file or a plain descriptor. Also says if a worker
+/// of the ring has to begin each operation.
 #[derive(Clone, Copy)]
 pub(crate) struct Handle {
     pub(crate) fd: types::Fd,
@@ -62,8 +62,8 @@ enum Action {
     Discard,
 }
 
-/// How to zero, best first; the first that a disk offers is remembered. What was a hole stays
-/// one, so that zeroes never fill a thin disk that can have holes.
+/// Ways to zero, best first; the first that a disk offers is remembered. A hole stays a hole, so
+/// that zeroes never fill a thin disk that can have holes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Zeroing {
     /// Gives the space back.
@@ -103,7 +103,7 @@ const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 const ZERO_RANGE: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
 
 impl DiskOp {
-    /// Checks `op` against the disk; if it is refused, what it owned comes back.
+    /// Checks `op` against the disk; a refusal gives back the operation's buffers.
     pub(crate) fn begin(disk: &Disk, op: Op) -> Result<DiskOp, (IoError, Payload)> {
         let checked = disk.check_in_service().and_then(|()| extent_of(disk, &op));
         let extent = match checked {
@@ -176,9 +176,9 @@ impl DiskOp {
         .flags(file.flags)
     }
 
-    /// The kernel's answer to a short transfer of a file in memory, which waits for no
-    /// device: a ring would hand it to a worker thread, for such file systems do not
-    /// offer it `FMODE_NOWAIT` (Linux 6.18, `mm/shmem.c`).
+    /// Carries out a short transfer of a file in memory, and returns the kernel's answer. Such a
+    /// file waits for no device, but its file system does not offer `FMODE_NOWAIT` (Linux 6.18,
+    /// `mm/shmem.c`). A ring would hand the transfer to a worker thread.
     #[inline]
     pub(crate) fn in_place(&mut self, disk: &Disk) -> Option<i32> {
         if !disk.in_memory || self.bytes > IN_PLACE_MAX {
@@ -268,8 +268,8 @@ impl DiskOp {
         let what = match self.action {
             Action::Read(..) => "read failed",
             Action::Write(_, Fua::Yes, _) if disk.buffered || number == libc::EIO => {
-                // The error may be that of the flush inside this write, which
-                // covered the writes before it too.
+                // The error may be that of the flush inside this write. That flush covered the
+                // writes before this one too.
                 disk.lose();
                 "durable write failed; writes since the last flush may be lost"
             }
@@ -306,7 +306,8 @@ impl DiskOp {
         Extent::new(start, Sectors((self.bytes - self.done) / SECTOR_BYTES))
     }
 
-    /// Whether it makes writes durable, and may meet the loss of others.
+    /// True if the operation makes writes durable. Such an operation may meet the loss of other
+    /// writes.
     #[inline]
     pub(crate) fn is_sync(&self) -> bool {
         matches!(self.action, Action::Flush | Action::Write(_, Fua::Yes, _))
@@ -316,7 +317,7 @@ impl DiskOp {
         matches!(self.action, Action::Flush)
     }
 
-    /// What goes back to the submitter.
+    /// The payload returned to the submitter.
     pub(crate) fn into_payload(self) -> Payload {
         match self.action {
             Action::Read(buf, _) => Payload::Buf(buf),
@@ -345,7 +346,7 @@ fn extent_of(disk: &Disk, op: &Op) -> IoResult<Extent> {
     Ok(extent)
 }
 
-/// Where a read puts its bytes.
+/// Address to which a read moves its bytes.
 #[inline]
 fn start_of(buf: &mut Buf, bounce: &mut Option<Box<Bounce>>) -> *mut u8 {
     match bounce {
@@ -354,7 +355,7 @@ fn start_of(buf: &mut Buf, bounce: &mut Option<Box<Bounce>>) -> *mut u8 {
     }
 }
 
-/// Where a write takes its bytes from.
+/// Address from which a write takes its bytes.
 #[inline]
 fn source_of(data: &Shared, bounce: &mut Option<Box<Bounce>>) -> *const u8 {
     match bounce {

@@ -1,4 +1,4 @@
-//! The disks that one shard has used, as its ring knows them.
+//! The disks that one shard has used, with their names in its ring.
 //!
 //! A key names a disk for as long as any operation of this shard is on it,
 //! even when the host has given its number to another target.
@@ -13,8 +13,8 @@ use io_uring::squeue;
 use slab::Slab;
 use std::sync::Arc;
 
-/// Disks that a ring knows as registered files; further ones work as well,
-/// a little slower.
+/// Number of disks that a ring knows as registered files; further disks work as well, a little
+/// slower.
 pub(crate) const REGISTERED_MAX: u32 = 256;
 
 const UNKNOWN: usize = usize::MAX;
@@ -101,7 +101,7 @@ impl Disks {
         key
     }
 
-    /// Releases closed disks, except those in use. Returns whether none is left.
+    /// Releases closed disks, except those in use. Returns true when none is left.
     pub(crate) fn release_closed(&mut self, ring: &Ring, in_use: impl Fn(usize) -> bool) -> bool {
         let Disks {
             keys, registered, ..
@@ -122,7 +122,7 @@ impl Disks {
             if let Ok(key) = u32::try_from(key)
                 && key < *registered
             {
-                // A failure leaves the file open in the ring until it ends.
+                // After a failure, the file stays open in the ring until the ring ends.
                 let _ = ring.io.submitter().register_files_update(key, &[-1]);
             }
             false

@@ -2,12 +2,12 @@
 //!
 //! Invariants:
 //!     an entry is in the ring or the kernel ⟹ its slot is taken, and holds
-//!     everything the entry points at
-//!     `submit` makes no system call on a disk used before, but for a transfer
-//!     that it does in place (`DiskOp::in_place`) and one for each `EARLY` entries
-//!     of disks; a `park` that finds something due makes one if there is anything
+//!     all memory that the entry points at
+//!     `submit` makes no system call on a disk used before, except one for a transfer
+//!     done in place (`DiskOp::in_place`) and one for each `EARLY` entries of disks.
+//!     A `park` with completions due makes one system call if there are entries
 //!     to submit, else none
-//!     what ends in place never keeps completions of the ring waiting
+//!     operations done in place never keep completions of the ring waiting
 //!     memory that the kernel may still write is never freed     (`Drop`)
 
 mod ending;
@@ -56,7 +56,7 @@ pub struct UringDriver {
     ended: Vec<Completion>,
     disks: Disks,
     ports: Ports,
-    /// How many disks and ports of the host were closed when this shard last released any.
+    /// Count of closed disks and ports of the host when this shard last released any.
     held_closed: u64,
     arena: Arena,
     spare_messages: Vec<Message>,
@@ -75,7 +75,7 @@ struct Slot {
 }
 
 enum Work {
-    /// On the disk with this key in `disks`.
+    /// An operation on the disk with this key in `disks`.
     Disk(usize, DiskOp),
     Stream(StreamOp),
     Port(PortOp),
@@ -92,7 +92,7 @@ impl Work {
     }
 }
 
-/// What wakes a shard.
+/// The waker of a shard.
 pub(crate) fn waker() -> IoResult<Waker> {
     Waker::new().map_err(|cause| errno::error(cause, "no eventfd to wake a shard with"))
 }
@@ -127,9 +127,9 @@ impl UringDriver {
         })
     }
 
-    /// Whether the kernel took the pool as registered buffers. If it did not,
-    /// locked memory is capped: `CAP_IPC_LOCK` or a higher `RLIMIT_MEMLOCK`
-    /// would save it from pinning the pages of every transfer.
+    /// True if the kernel took the pool as registered buffers. If not, locked memory is capped:
+    /// `CAP_IPC_LOCK` or a higher `RLIMIT_MEMLOCK` would save the pinning of pages in every
+    /// transfer.
     pub fn memory_is_registered(&self) -> bool {
         self.arena.is_registered()
     }
@@ -224,20 +224,20 @@ impl UringDriver {
             }
             Work::Stream(op) => op.entry(),
             Work::Port(op) => {
-                // Clients wait for what it answers.
+                // Clients wait for the answers in this entry.
                 self.held_back += 1;
                 self.ports.entry(op, &self.arena)
             }
         };
-        // SAFETY: what the entry points at is owned by its slot, which stays
-        // until the kernel's completion or, in `drop`, for ever.
+        // SAFETY: the slot owns all memory that the entry points at, and stays until the kernel's
+        // completion or, in `drop`, for ever.
         unsafe { queue.push(&entry.user_data(key as u64)) }.is_ok()
     }
 
     /// Puts an entry without a slot into the ring; false if it stays full.
     ///
     /// # Safety
-    /// What it points at lives until its completion.
+    /// All memory that the entry points at lives until its completion.
     unsafe fn push_bare(&mut self, entry: squeue::Entry) -> bool {
         if self.ring.io.submission().is_full() {
             self.enter(Wait::No);
@@ -252,7 +252,7 @@ impl UringDriver {
         self.settle();
     }
 
-    /// After the ring was entered: takes back what was lent until then.
+    /// Takes back the buffers lent to the kernel until the ring was entered.
     #[inline]
     fn settle(&mut self) {
         if self.ports.has_lent() && self.ring.io.submission().is_empty() {
@@ -306,8 +306,8 @@ impl UringDriver {
         }
     }
 
-    /// Delivers the end of a flush or durable write, or holds it back, and what it has
-    /// held back.
+    /// Delivers the end of a flush or durable write, or holds it back. Then delivers earlier ones
+    /// that no longer need to wait.
     #[cold]
     fn end_sync(
         &mut self,
@@ -317,7 +317,7 @@ impl UringDriver {
         done: &mut Vec<Completion>,
     ) {
         self.disks.syncs(disk).end(key);
-        // A direct write answers for itself: nothing of it is left for the kernel to lose.
+        // A direct write answers for itself: the kernel keeps no part of the write to lose.
         let is_shared = match &self.slots[key].work {
             Work::Disk(disk, op) => op.is_flush() || self.disks.get(*disk).disk.buffered,
             Work::Stream(_) | Work::Port(_) => false,
@@ -343,7 +343,7 @@ impl UringDriver {
             && let (Work::Stream(op), Ok(opened)) = (&work, &result)
             && op.opens()
         {
-            // Nobody is left who could close it.
+            // No submitter is left to close the new target.
             self.host.close(TargetId(*opened as u32));
         }
         let payload = match work {
@@ -358,17 +358,17 @@ impl UringDriver {
         });
     }
 
-    /// Has the ring end its waits when the waker's event is signalled; false if
-    /// the ring has no room for that now.
+    /// Arms the ring to end its waits when the waker's event is signalled; false if the ring has no
+    /// room for that now.
     fn arm_wake(&mut self) -> bool {
         if !self.wake_is_armed {
-            // Each signal completes it once, and it stays armed: the event is
-            // never read.
+            // Each signal completes the poll once, and the poll stays armed: the event is never
+            // read.
             let entry = opcode::PollAdd::new(types::Fd(self.waker.fd()), libc::POLLIN as u32)
                 .multi(true)
                 .build()
                 .user_data(WAKE);
-            // SAFETY: it points at nothing.
+            // SAFETY: the entry points at no memory.
             self.wake_is_armed = unsafe { self.push_bare(entry) };
         }
         self.wake_is_armed
@@ -387,8 +387,8 @@ impl UringDriver {
         }
     }
 
-    /// Whether a `park` that may not wait has business with the kernel: entries
-    /// to submit or, if nothing came out of the ring yet, completion work to run.
+    /// True if a `park` that may not wait needs the kernel: for entries to submit or, if the ring
+    /// gave no completion yet, for completion work.
     fn must_enter(&mut self, has_reaped: bool) -> bool {
         let queue = self.ring.io.submission();
         !queue.is_empty() || !has_reaped && (queue.taskrun() || queue.cq_overflow())

@@ -1,4 +1,4 @@
-//! What the numbers of failed system calls mean to hotset: one table.
+//! The meaning of failed system calls' numbers: one table.
 
 use block::{IoError, Kind};
 use std::borrow::Cow;
@@ -34,7 +34,7 @@ pub(crate) fn of_kind(kind: Kind) -> i32 {
     }
 }
 
-/// The kind of `errno` on a connected stream: whatever ends it is `Stream`.
+/// The kind of `errno` on a connected stream: an error that ends the stream is `Stream`.
 pub(crate) fn stream_kind(errno: i32) -> Kind {
     match kind(errno) {
         kind @ (Kind::Denied | Kind::Unsupported | Kind::Other) => kind,
@@ -42,7 +42,7 @@ pub(crate) fn stream_kind(errno: i32) -> Kind {
     }
 }
 
-/// Whether the call is to be made again as it was.
+/// True if the same call is to be repeated.
 pub(crate) fn is_transient(errno: i32) -> bool {
     matches!(errno, libc::EINTR | libc::EAGAIN)
 }

@@ -1,4 +1,4 @@
-//! The host: what all shards share, and the threads they run on.
+//! The host: the state shared by all shards, and their threads.
 
 use crate::aside;
 use crate::control;
@@ -21,15 +21,15 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Instant;
 
-/// Shards on threads with a ring each. A handle: clones are the same host, and
-/// may be used from any thread, also while it runs.
+/// Shards on threads with a ring each. A handle: clones are the same host, and may be used from any
+/// thread, also during a run.
 #[derive(Clone)]
 pub struct Uring {
     pub(crate) shared: Arc<Shared>,
 }
 
 impl Uring {
-    /// A host, if this machine lets it have rings; else why not, and the remedy.
+    /// A host, if this machine allows rings; the error has the cause and the remedy.
     pub fn new(options: Options) -> IoResult<Uring> {
         Uring::check()?;
         Ok(Uring {
@@ -45,7 +45,7 @@ impl Uring {
         })
     }
 
-    /// Whether a shard could begin now; else why not, and the remedy.
+    /// Checks that a shard could begin now; the error has the cause and the remedy.
     pub fn check() -> IoResult {
         let _ring = Ring::new(1, &Mode::ALL)?;
         driver::waker().map(drop)
@@ -53,9 +53,9 @@ impl Uring {
 
     /// Opens the file or block device at `path`, for every shard.
     ///
-    /// Errors: `Gone` if it is missing, `Invalid` if it is no file or device,
-    /// too short or not whole blocks, `Denied`, `ReadOnly`, `Busy` if exclusive
-    /// use is asked for and not to be had, `Unsupported` without direct I/O.
+    /// Errors: `Gone` if the path is missing, `Invalid` if it is no file or device, too short or
+    /// not whole blocks, `Denied`, `ReadOnly`, `Busy` if exclusive use is refused, `Unsupported`
+    /// without direct I/O.
     pub fn open_disk(
         &self,
         path: impl AsRef<Path>,
@@ -64,8 +64,8 @@ impl Uring {
         self.add_disk(open::open(path.as_ref(), options)?)
     }
 
-    /// As [`Uring::open_disk`], for a task: its shard goes on meanwhile, however long
-    /// the file system takes.
+    /// Opens a disk as [`Uring::open_disk`] does, for a task: its shard runs on meanwhile, however
+    /// long the file system takes.
     ///
     /// Also `Timeout` if an earlier call for this path has not ended.
     pub async fn open_disk_aside(
@@ -96,17 +96,16 @@ impl Uring {
         Ok((id, geometry))
     }
 
-    /// Listens on `address`, for every shard. Returns the address with the port
-    /// that was chosen if it was 0. A unix socket's file that no process
-    /// listens on is replaced.
+    /// Listens on `address`, for every shard. Returns the address, with the chosen port in place of
+    /// 0. Replaces a unix socket's file that no process listens on.
     pub fn listen(&self, address: &Address) -> IoResult<(TargetId, Address)> {
         let (socket, bound) = socket::listen(address)?;
         let id = self.insert(Target::Listener(Arc::new(socket)))?;
         Ok((id, bound))
     }
 
-    /// An eventfd, which others raise, as a stream that is received from alone: each receive
-    /// waits until it is raised, and gives its count, of 8 bytes.
+    /// Opens an eventfd that others raise, as a stream for receiving only: each receive waits for a
+    /// count above zero, and returns the count, of 8 bytes.
     pub fn open_event(&self, event: OwnedFd) -> IoResult<TargetId> {
         self.insert(Target::Stream(Arc::new(Socket::event(event))))
     }
@@ -116,8 +115,8 @@ impl Uring {
         self.insert(Target::Port(Arc::new(Port::open(info)?)))
     }
 
-    /// As [`control::ublk_control`], for a task: its shard goes on meanwhile, and may have to
-    /// serve the device for the command to end.
+    /// Carries out a command as [`control::ublk_control`] does, for a task: its shard runs on
+    /// meanwhile, and may have to serve the device for the command to end.
     pub async fn ublk_control_aside(
         &self,
         command: ublk::Control,
@@ -127,7 +126,7 @@ impl Uring {
         asking.map_err(|cause| errno::error(cause, what))?.await
     }
 
-    /// Does `work`, which may wait for a file system, for a task: its shard goes on meanwhile.
+    /// Does `work`, which may wait for a file system, for a task: its shard runs on meanwhile.
     pub async fn aside<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -148,8 +147,7 @@ impl Uring {
         UringDriver::new(self.shared.clone(), &Mode::ALL)
     }
 
-    /// Has shards wait for their devices until `limit` from now when they end, and a second at
-    /// least.
+    /// Has shards that end wait for their devices until `limit` from now, and a second at least.
     pub fn end_within(&self, limit: Nanos) {
         let now = self.shared.epoch.elapsed().as_nanos() as u64;
         self.shared

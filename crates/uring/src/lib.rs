@@ -6,11 +6,11 @@
 //!     operation's slot owns its buffers and its descriptor, and a driver that
 //!     is dropped waits for its slots
 //!     a 4 KiB read or write allocates nothing
-//!     a device whose flush failed once takes no more operations
+//!     a device takes no more operations after its first failed flush
 //!
-//! What falls short: a file truncated under its disk fails reads beyond its end,
-//! but a write there extends it again, and what was cut off then reads as
-//! zeroes; only a block device refuses such writes. Holes are not reported.
+//! Limits: a file truncated under its disk fails reads beyond its end.
+//! But a write there extends the file again, and the truncated part then reads
+//! as zeroes; only a block device refuses such writes. Holes are not reported.
 //!
 //! Not here: queue depth limits and fairness (the executor's), retries after
 //! errors of a device, checksums.

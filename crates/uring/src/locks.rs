@@ -1,12 +1,12 @@
-//! Locks that outlive who took them: the kernel keeps a file of a ring until all I/O of the
-//! ring has ended, which a slow disk makes long after its process has.
+//! Locks that outlive their process: the kernel keeps a file of a ring until all I/O of the ring
+//! has ended. With a slow disk, that is long after the end of the process.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Whether a process that has ended still has the lock of `claim` on the file at `path`.
-/// Says no where that cannot be known, as in a name space of processes.
+/// True if a process that has ended still has the lock of `claim` on the file at `path`. False
+/// where that cannot be known, as in a name space of processes.
 pub fn is_left_locked(path: &Path) -> bool {
     let (Ok(file), Ok(locks)) = (
         std::fs::metadata(path),
@@ -24,7 +24,7 @@ fn errno() -> i32 {
     error.raw_os_error().unwrap_or_default()
 }
 
-/// Who has the lock of `file`, by the kernel's list of all locks.
+/// The process that has the lock of `file`, by the kernel's list of all locks.
 fn holder(locks: &str, file: &Metadata) -> Option<i32> {
     let (major, minor) = (libc::major(file.dev()), libc::minor(file.dev()));
     let place = format!("{major:02x}:{minor:02x}:{}", file.ino());
@@ -55,7 +55,7 @@ mod tests {
         assert!(!is_left_locked(&path), "this process lives");
         drop(mine);
         assert!(!is_left_locked(&path), "nobody has it");
-        // The program locks what it inherits, and ends; the lock stays with the descriptor.
+        // The program locks its inherited descriptor, and ends; the lock stays with the descriptor.
         let left = open();
         let mut flock = Command::new("flock");
         let locked = flock

@@ -1,5 +1,5 @@
-//! Memory that the kernel reads and writes: the registered arena, and bounce
-//! buffers for bytes that direct I/O cannot reach where they lie.
+//! Memory that the kernel reads and writes: the registered arena, and bounce buffers for bytes at
+//! addresses that direct I/O cannot use.
 
 use block::{PAGE_BYTES, Pool};
 use io_uring::Submitter;
@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 /// largest pool allocation, so that no buffer crosses from one into the next.
 const REGISTERED_BYTES_MAX: usize = 1 << 30;
 
-/// A shard's arena as its ring knows it.
+/// A shard's arena, as registered with its ring.
 pub(crate) struct Arena {
     base: usize,
     /// Zero if the memory is not registered, so that nothing lies inside.
@@ -38,13 +38,13 @@ impl Arena {
         }
     }
 
-    /// Which registered buffer holds the bytes at `ptr`, if any.
+    /// The registered buffer that holds the bytes at `ptr`, if any.
     pub(crate) fn index_of(&self, ptr: *const u8) -> Option<u16> {
         let at = (ptr as usize).wrapping_sub(self.base);
         (at < self.bytes).then_some((at / REGISTERED_BYTES_MAX) as u16)
     }
 
-    /// Where it begins.
+    /// Address of the arena's first byte.
     pub(crate) fn address(&self) -> u64 {
         self.base as u64
     }

@@ -1,5 +1,5 @@
-//! Opening a file or block device as a disk: what it must be, its shape, and
-//! one clear error for each thing that can be wrong, with its remedy.
+//! Opens a file or block device as a disk: its conditions, its shape, and one clear error for each
+//! possible fault, with its remedy.
 
 use crate::aside;
 use crate::errno;
@@ -12,21 +12,21 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::*};
 
-/// How to open a disk. The default is direct, writable, shared I/O in the
-/// logical blocks that the device reports.
+/// Options of a disk. The default is direct, writable, shared I/O in the logical blocks that the
+/// device reports.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct DiskOptions {
     /// Goes through the page cache, for file systems without direct I/O.
     pub buffered: bool,
     /// Refuses writes, zeroing and discards with `ReadOnly`.
     pub read_only: bool,
-    /// Refuses to open what another process (or disk of this one) has opened
-    /// so, and block devices that are mounted; until closed, others are refused.
+    /// Takes the disk for this opening alone. Refused if another process (or disk of this one) has
+    /// an exclusive opening, and for mounted block devices. Others are refused until closed.
     pub exclusive: bool,
     /// The logical block, 1 or 8 sectors, instead of the detected one; never
     /// smaller than the device's own.
     pub block: Option<Sectors>,
-    /// What errors and reports call it, instead of its path.
+    /// Name in errors and reports, instead of the path.
     pub name: Option<String>,
 }
 
@@ -37,14 +37,14 @@ pub(crate) struct Disk {
     pub(crate) is_block_device: bool,
     pub(crate) buffered: bool,
     pub(crate) read_only: bool,
-    /// A file of tmpfs, whose transfers wait for no device.
+    /// A file of tmpfs; its transfers wait for no device.
     pub(crate) in_memory: bool,
-    /// A file whose file system may keep who asks waiting, whatever was asked for: of
-    /// FUSE, or of the network.
+    /// A file of FUSE or of the network: the file system may block the caller, even where a call
+    /// asks not to wait.
     pub(crate) may_block: bool,
-    /// Where in memory direct I/O may begin: multiples of this.
+    /// Alignment in memory of direct I/O, in bytes.
     pub(crate) memory_align: usize,
-    /// Which way to zero works here; see `disk::Zeroing`.
+    /// The way to zero that works here; see `disk::Zeroing`.
     pub(crate) zeroing: AtomicU8,
     lost: AtomicBool,
     closed: AtomicBool,
@@ -89,8 +89,8 @@ impl Drop for Disk {
         // SAFETY: nothing uses the file after this.
         let file = unsafe { ManuallyDrop::take(&mut self.file) };
         if self.may_block {
-            // To close it may take as long as its file system does not answer.
-            // If there can be no thread, it is closed right here.
+            // Closing may take as long as the file system does not answer. Without a thread for it,
+            // the file is closed right here.
             let _ = aside::begin("close", move || drop(file));
         }
     }
@@ -170,7 +170,7 @@ fn open_named(path: &Path, options: &DiskOptions, name: &str) -> IoResult<Disk> 
     })
 }
 
-/// What the kernel says of a block device's queue.
+/// Takes the kernel's description of a block device's queue.
 fn describe(geometry: &mut Geometry, queue: &Queue) {
     geometry.volatile = queue.read("write_cache").as_deref() != Some("write through");
     let optimal = queue.read("optimal_io_size").and_then(|n| n.parse().ok());
@@ -213,10 +213,10 @@ fn cannot_open(cause: io::Error, path: &Path, options: &DiskOptions) -> IoError 
 const NO_DEVICE: &str = "has no device behind it; attach one";
 const IN_USE: &str = "is in use by another process, or mounted; stop that first";
 
-/// Takes the advisory lock that each disk opened as exclusive holds; it goes when
-/// the last descriptor of this opening closes.
+/// Takes the advisory lock that each disk opened as exclusive holds. The lock ends when the last
+/// descriptor of this opening closes.
 ///
-/// `Busy` if another has it, another kind if the file cannot be locked.
+/// `Busy` if another has the lock, another kind if the file cannot be locked.
 pub fn claim(file: &File) -> IoResult {
     // SAFETY: no pointers are involved.
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
@@ -230,11 +230,11 @@ pub fn claim(file: &File) -> IoResult {
     Err(errno::error(cause, what))
 }
 
-/// What the device below demands of transfers.
+/// Demands of the device below on transfers.
 struct Limits {
     /// Addresses and lengths are multiples of this many bytes.
     block_bytes: u64,
-    /// The block to offer if the caller does not say.
+    /// The block to offer if the caller chooses none.
     preferred: Sectors,
     memory_align: usize,
 }
@@ -261,8 +261,8 @@ fn file_limits(file: &File, buffered: bool) -> IoResult<Limits> {
              ask for buffered I/O",
         )),
         Some((memory, offset)) => limits(offset.into(), memory as usize),
-        // A file system that does not say: a page suits every one, and one
-        // that can do with less may be configured so.
+        // A file system that reports nothing: a page suits every one, and a smaller block may be
+        // configured where possible.
         None => Ok(Limits {
             block_bytes: SECTOR_BYTES,
             preferred: Sectors(8),
@@ -316,7 +316,7 @@ const ANSWER_AT_ONCE: [libc::c_long; 5] = [
     libc::TMPFS_MAGIC,
 ];
 
-/// What kind of file system a file is on; zero if the system does not say.
+/// The kind of a file's file system; zero if unknown.
 fn file_system_of(file: &File) -> libc::c_long {
     // SAFETY: all zeroes is a valid `statfs`.
     let mut stat: libc::statfs = unsafe { std::mem::zeroed() };

@@ -1,17 +1,17 @@
-//! Ports: the requests of a ublk device, as its driver in the kernel hands them out.
+//! Ports: the requests of a ublk device, handed out by its driver in the kernel.
 //!
 //! Invariants:
-//!     the kernel copies an answer's bytes within the system call that takes its entry in,
-//!     so they are lent until then and no longer           (`Ports::lend`, `Ports::settle`)
-//!     a ring that serves a device holds it open until the ring's last operation has
+//!     the kernel copies an answer's bytes within the system call that takes its entry in:
+//!     the bytes are lent until then and no longer         (`Ports::lend`, `Ports::settle`)
+//!     a ring that serves a device holds the device open until the ring's last operation has
 //!     ended, of disks too: only then may another server take the device over
 //!     a queue is mapped only once the kernel has its tags: Linux 6.12 keeps the process that
 //!     mapped first until a recovery begins, and permits none before a queue is ready; a server
 //!     killed between the two would leave a device that no other could take over
 //!
-//! The latter is why the device is among the ring's registered files. Commands name it by
-//! its plain descriptor all the same: a registered file that waiting commands name would
-//! keep every file that is closed later from being released (Linux before 6.14).
+//! For the latter, the device is among the ring's registered files. Commands name the device by
+//! its plain descriptor all the same. If waiting commands named a registered file, no file
+//! closed later would be released (Linux before 6.14).
 
 use crate::errno;
 use crate::memory::Arena;
@@ -37,7 +37,7 @@ pub(crate) const PORTS_MAX: u32 = 64;
 /// A device that is served here.
 pub(crate) struct Port {
     file: File,
-    /// Of each queue, from its first request on.
+    /// Descriptions of requests, by queue, from its first request on.
     queues: Vec<OnceLock<Descriptors>>,
     /// The tags of a queue; those of the port count through its queues.
     depth: u16,
@@ -46,7 +46,7 @@ pub(crate) struct Port {
     closed: AtomicBool,
 }
 
-/// What the kernel writes about the request that each tag of a queue holds.
+/// The kernel's descriptions of requests, one for each tag of a queue.
 struct Descriptors {
     start: NonNull<u8>,
     bytes: usize,
@@ -76,15 +76,15 @@ impl Descriptors {
     fn get(&self, tag: u16) -> Descriptor {
         let at = usize::from(tag) * Descriptor::BYTES;
         assert!(at + Descriptor::BYTES <= self.bytes);
-        // SAFETY: inside the mapping; the kernel writes it before it completes the command
-        // that reported it, and not again while the tag holds the request.
+        // SAFETY: inside the mapping. The kernel writes the descriptor before it completes the
+        // command that reported the request, and not again while the tag holds the request.
         Descriptor::decode(unsafe { self.start.add(at).cast().read_volatile() })
     }
 }
 
 impl Drop for Descriptors {
     fn drop(&mut self) {
-        // SAFETY: mapped in `map`, and nothing refers to it any more. It cannot fail.
+        // SAFETY: mapped in `map`, and no reference into the mapping is left. The call cannot fail.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
@@ -113,7 +113,7 @@ impl Port {
         })
     }
 
-    /// The queue that has `tag`, and what it is called there.
+    /// The queue that has `tag`, and the tag's number in that queue.
     fn place(&self, tag: Tag) -> (u16, u16) {
         (tag.0 / self.depth, tag.0 % self.depth)
     }
@@ -155,16 +155,16 @@ impl Port {
     }
 }
 
-/// Where a tag stands, for the rules of `block::Port`.
+/// Stage of a tag, for the rules of `block::Port`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    /// The kernel has not heard of it.
+    /// The kernel has had no command of the tag.
     New,
-    /// A command of it is with the kernel.
+    /// The kernel has a command of the tag.
     Busy,
-    /// It holds a request.
+    /// The tag holds a request.
     Holds(Request),
-    /// It holds a write, whose bytes were taken.
+    /// The tag holds a write, and its bytes were taken.
     Taken(Request),
 }
 
@@ -187,7 +187,7 @@ struct LocalPort {
 pub(crate) struct PortOp {
     port: usize,
     tag: Tag,
-    /// What the tag holds, if it holds a request.
+    /// The tag's request, if there is one.
     held: Option<Request>,
     action: Action,
 }
@@ -195,7 +195,7 @@ pub(crate) struct PortOp {
 enum Action {
     Next(Option<Answer>),
     Take(Buf),
-    /// Its submitter knows that the port has ended; the kernel has not answered.
+    /// The submitter has been answered that the port has ended; the kernel has not answered.
     Left,
 }
 
@@ -208,8 +208,8 @@ impl Ports {
         }
     }
 
-    /// Checks `op` on the port `id` against the rules of ports; if it is refused, what it
-    /// owned comes back.
+    /// Checks `op` on the port `id` against the rules of ports; a refusal gives back the
+    /// operation's buffers.
     pub(crate) fn begin(
         &mut self,
         id: TargetId,
@@ -276,8 +276,8 @@ impl Ports {
                 .register_files_update(place, &[port.fd()])
                 .is_ok();
         if !kept {
-            // Without it, a write of this process could land after its death on one that
-            // the next server has repeated.
+            // Without it, a write of this process could land after the death of the process, over a
+            // write that the next server has repeated.
             let what = "the ring cannot hold the device open; raise RLIMIT_MEMLOCK, or serve \
                  fewer devices";
             return Err(IoError::new(Kind::Unsupported, what).on(port.name.clone()));
@@ -353,7 +353,7 @@ impl Ports {
         Step::Done(Ok(0))
     }
 
-    /// The kernel has taken in every entry that was given to it.
+    /// Frees the lent bytes: the kernel has taken in every entry.
     pub(crate) fn settle(&mut self) {
         self.lent.clear();
     }
@@ -366,8 +366,8 @@ impl Ports {
         self.list.is_empty()
     }
 
-    /// Leaves `op` to the kernel if its port is closed and it waits for a request; why it
-    /// ends.
+    /// Leaves `op` to the kernel if its port is closed and the operation waits for a request.
+    /// Returns the error for its submitter.
     pub(crate) fn leave(&self, op: &mut PortOp) -> Option<IoError> {
         let port = &self.list[op.port].port;
         let leaves = port.is_closed() && matches!(op.action, Action::Next(_));
@@ -377,7 +377,7 @@ impl Ports {
         })
     }
 
-    /// Releases closed ports, except those in use. Returns whether none is left.
+    /// Releases closed ports, except those in use. Returns true when none is left.
     pub(crate) fn release_closed(&mut self, ring: &Ring, in_use: impl Fn(usize) -> bool) -> bool {
         let (mut none_left, first_file) = (true, self.first_file);
         self.list.retain(|key, local| {
@@ -386,7 +386,7 @@ impl Ports {
                 none_left &= stays;
                 return true;
             }
-            // A failure leaves the device open in the ring until it ends.
+            // After a failure, the device stays open in the ring until the ring ends.
             let place = first_file + key as u32;
             let _ = ring.io.submitter().register_files_update(place, &[-1]);
             false
@@ -401,17 +401,17 @@ impl PortOp {
         self.port
     }
 
-    /// Whether its submitter still waits for it.
+    /// True if the submitter no longer waits for the operation.
     pub(crate) fn is_left(&self) -> bool {
         matches!(self.action, Action::Left)
     }
 
-    /// Whether the kernel may write to what it owns.
+    /// True if the kernel may write to memory of the operation.
     pub(crate) fn owns_memory(&self) -> bool {
         matches!(self.action, Action::Take(_))
     }
 
-    /// What goes back to the submitter of an operation that has ended with success or not.
+    /// The payload returned to the submitter of an operation that has succeeded or not.
     pub(crate) fn into_payload(self, is_done: bool) -> Payload {
         match (self.action, self.held) {
             (Action::Take(buf), _) => Payload::Buf(buf),

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex};
 
-/// The addresses of a host, or why there are none.
+/// The addresses of a host, or the reason for their absence.
 pub(crate) type Resolved = io::Result<Vec<SocketAddr>>;
 
 pub(crate) struct Resolver {
@@ -32,8 +32,8 @@ impl Resolver {
         }
     }
 
-    /// Begins to look up `host:port` for the operation in `slot`; unparks the
-    /// shard when it is known.
+    /// Begins to look up `host:port` for the operation in `slot`; unparks the shard when the answer
+    /// is there.
     pub(crate) fn begin(&self, slot: usize, host: String) -> io::Result<()> {
         let answers = self.answers.clone();
         let look_up = move || {
@@ -50,7 +50,7 @@ impl Resolver {
         Ok(())
     }
 
-    /// Takes what has been found out since the last call.
+    /// Takes the answers since the last call.
     pub(crate) fn take(&self) -> Vec<(usize, Resolved)> {
         if !self.answers.waiting.load(Acquire) {
             return Vec::new();

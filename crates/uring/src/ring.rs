@@ -1,17 +1,17 @@
-//! A ring set up as well as the kernel allows, and the one way to enter it.
+//! A ring with the best setup that the kernel allows, and the one way to enter it.
 
 use block::{IoError, IoResult, Kind, Nanos};
 use io_uring::{EnterFlags, IoUring, types};
 use std::io;
 
-/// How completions reach the ring, best first.
+/// Ways for completions to reach the ring, best first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
     /// Only while the shard is inside the kernel, in batches (Linux 6.1).
     Deferred,
-    /// On the shard's next entry into the kernel (Linux 5.19).
+    /// Completions come on the shard's next entry into the kernel (Linux 5.19).
     Cooperative,
-    /// At any time, by interrupting the shard.
+    /// Completions come at any time, by interrupting the shard.
     Interrupting,
 }
 
@@ -43,15 +43,15 @@ impl Mode {
     }
 }
 
-/// Threads of the kernel that may wait for disks in a ring's stead. One that does not
-/// answer holds as many as it has operations in flight: with the default, four for a
-/// processor, none would be left to flush the others.
+/// Worker threads of the kernel that may wait for disks in a ring's stead. An unresponsive disk
+/// holds one for each operation in flight: with the default, four for a processor, none would be
+/// left to flush the others.
 const WORKERS_MAX: u32 = 4096;
 
 /// The fewest entries that a shard can do with.
 const ENTRIES_MIN: u32 = 8;
 
-/// How long `enter` may block.
+/// Time limit of `enter`.
 pub(crate) enum Wait {
     No,
     For(Nanos),
@@ -60,7 +60,7 @@ pub(crate) enum Wait {
 
 pub(crate) struct Ring {
     pub(crate) io: IoUring,
-    /// How often it was entered.
+    /// Count of entries into the kernel.
     pub(crate) enters: u64,
 }
 
@@ -88,8 +88,8 @@ impl Ring {
         Err(explain(refusal))
     }
 
-    /// Submits what is queued, runs completion work, and waits for one
-    /// completion as long as `wait` says. Ends early when interrupted.
+    /// Submits the queued entries, runs completion work, and waits for one completion, at most the
+    /// time in `wait`. Ends early when interrupted.
     pub(crate) fn enter(&mut self, wait: Wait) -> io::Result<()> {
         let queued = self.io.submission().len() as u32;
         let timespec;
@@ -107,12 +107,12 @@ impl Ring {
         };
         self.enters += 1;
         let flags = (EnterFlags::GETEVENTS | EnterFlags::EXT_ARG).bits();
-        // SAFETY: entries in the queue point at memory and descriptors that
-        // their slots own; `args` is what EXT_ARG asks for and outlives the call.
+        // SAFETY: entries in the queue point at memory and descriptors that their slots own; `args`
+        // has the form of EXT_ARG and outlives the call.
         settle(unsafe { self.io.submitter().enter(queued, want, flags, Some(&args)) })
     }
 
-    /// Submits what is queued, and nothing else.
+    /// Submits the queued entries, and nothing else.
     pub(crate) fn submit(&mut self) -> io::Result<()> {
         let queued = self.io.submission().len() as u32;
         self.enters += 1;

@@ -1,4 +1,4 @@
-//! What the shards of a host share.
+//! State shared by the shards of a host.
 
 use crate::targets::Targets;
 use crate::waker::Waker;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
-/// What every shard of a host is given.
+/// Options of every shard of a host.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Operations that a shard submits at once; more wait in order. Fewer if
@@ -16,11 +16,10 @@ pub struct Options {
     pub entries: u32,
     /// Buffer memory of a shard; rounded up to 4 MiB.
     pub pool_bytes: usize,
-    /// Whether to register memory and disks with the rings, for speed. Where
-    /// the kernel refuses, a shard does without (see
-    /// [`crate::UringDriver::memory_is_registered`]).
+    /// Registers memory and disks with the rings, for speed. Where the kernel refuses, a shard does
+    /// without (see [`crate::UringDriver::memory_is_registered`]).
     pub registered: bool,
-    /// Is notified, in a line, of what a shard that ends waits for.
+    /// Called with a line about the operations that an ending shard waits for.
     pub waits: fn(&str),
 }
 
@@ -42,9 +41,9 @@ pub(crate) struct Shared {
     pub(crate) wakers: Mutex<Vec<Weak<Waker>>>,
     /// Paths that a thread is opening.
     pub(crate) opening: Mutex<Vec<PathBuf>>,
-    /// When shards are to have ended, in nanoseconds since `epoch`; 0 if nobody has said it.
+    /// Time limit of the shards' end, in nanoseconds since `epoch`; 0 if not set.
     pub(crate) ends_by: AtomicU64,
-    /// Whether a shard has ended before its devices had answered.
+    /// True if a shard has ended before its devices had answered.
     pub(crate) has_given_up: AtomicBool,
 }
 
@@ -70,8 +69,8 @@ impl Shared {
     }
 }
 
-/// A path is being opened, until this is dropped: one that does not answer holds one
-/// thread, however often it is tried.
+/// A path that is being opened, until dropped: a path that does not answer holds one thread,
+/// however often the open is tried.
 pub(crate) struct Opening {
     shared: Arc<Shared>,
     path: PathBuf,

@@ -12,9 +12,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 
-/// What is sent here is a whole message, so that Nagle's algorithm is off. A peer that has
-/// vanished without a word is noticed within a minute: an idle one by probes, six at most
-/// and five seconds apart after half a minute, a busy one by what it does not acknowledge.
+/// Each send is a whole message, so that Nagle's algorithm is off. A peer that has vanished is
+/// noticed within a minute. On an idle stream by probes: the first after half a minute, then five
+/// seconds apart, six at most. On a busy stream by unacknowledged bytes.
 const TCP_OPTIONS: [(libc::c_int, libc::c_int, libc::c_int); 6] = [
     (libc::IPPROTO_TCP, libc::TCP_NODELAY, 1),
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
@@ -24,15 +24,14 @@ const TCP_OPTIONS: [(libc::c_int, libc::c_int, libc::c_int); 6] = [
     (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 60_000),
 ];
 
-/// A stream or a listener. Its descriptor closes when the last operation on it
-/// has ended.
+/// A stream or a listener. Its descriptor closes when the last operation on the socket has ended.
 pub(crate) struct Socket {
     fd: OwnedFd,
     is_tcp: bool,
-    /// It is an eventfd: what is received is its count, of 8 bytes.
+    /// An eventfd: a receive returns its count, of 8 bytes.
     is_event: bool,
     closed: AtomicBool,
-    /// The file of a unix listener, removed when it closes.
+    /// The file of a unix listener, removed when the listener closes.
     path: Option<PathBuf>,
 }
 
@@ -86,7 +85,7 @@ impl Socket {
         self.is_event
     }
 
-    /// Takes an event's count, without waiting for it.
+    /// Takes an event's count, without waiting for one.
     pub(crate) fn take_count(&self, into: &mut [u8; 8]) -> io::Result<()> {
         let vector = libc::iovec {
             iov_base: into.as_mut_ptr().cast(),
@@ -104,20 +103,20 @@ impl Socket {
         self.closed.load(Relaxed)
     }
 
-    /// Whether the peer has ended its side, or the connection has broken.
+    /// True if the peer has ended its side, or the connection has broken.
     pub(crate) fn peer_closed(&self) -> bool {
         let mut poll = libc::pollfd {
             fd: self.fd(),
             events: libc::POLLRDHUP,
             revents: 0,
         };
-        // SAFETY: `poll` is one entry, writable; without a time it does not wait.
+        // SAFETY: `poll` is one entry, writable; with a time of zero the call does not wait.
         let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
         let over = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
         found == 1 && poll.revents & over != 0
     }
 
-    /// Ends both directions; what waits on any shard completes.
+    /// Ends both directions; waiting operations complete on every shard.
     pub(crate) fn close(&self) {
         self.closed.store(true, Relaxed);
         if self.is_event
@@ -128,7 +127,7 @@ impl Socket {
         // SAFETY: no pointers are involved. A peer gone first is no error here.
         unsafe { libc::shutdown(self.fd(), libc::SHUT_RDWR) };
         if let Some(path) = &self.path {
-            // Someone may have removed it already, which is as good.
+            // A file removed by another process is just as good.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -215,13 +214,13 @@ fn is_stale(path: &Path) -> bool {
         }
 }
 
-/// Whether a process listens on the unix socket at `path`.
+/// Tests for a process that listens on the unix socket at `path`.
 pub fn is_listened(path: &Path) -> bool {
     UnixStream::connect(path).is_ok_and(|stream| !is_abandoned(&stream))
 }
 
-/// Whether the process that listened at the other end has ended: the kernel keeps its
-/// socket until all I/O of its ring has ended, which a slow disk makes long.
+/// True if the process that listened at the other end has ended. The kernel keeps the socket of
+/// that process until all I/O of its ring has ended, which is long with a slow disk.
 fn is_abandoned(stream: &UnixStream) -> bool {
     let mut peer = libc::ucred {
         pid: 0,
@@ -229,7 +228,7 @@ fn is_abandoned(stream: &UnixStream) -> bool {
         gid: 0,
     };
     let mut bytes = size_of_val(&peer) as libc::socklen_t;
-    // SAFETY: `peer` is writable and as long as `bytes` says.
+    // SAFETY: `peer` is writable, of the length in `bytes`.
     let result = unsafe {
         libc::getsockopt(
             stream.as_raw_fd(),
@@ -254,7 +253,7 @@ pub(crate) fn describe(address: &Address) -> String {
     }
 }
 
-/// A socket address as the kernel reads it, at a fixed place in memory.
+/// A socket address in the kernel's form, at a fixed place in memory.
 pub(crate) struct RawAddress {
     storage: Box<libc::sockaddr_storage>,
     len: libc::socklen_t,
@@ -316,7 +315,7 @@ impl RawAddress {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: just created, and owned by nobody else.
+        // SAFETY: just created, without another owner.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 
@@ -343,7 +342,7 @@ mod tests {
         for (level, option, wanted) in TCP_OPTIONS {
             let mut value: libc::c_int = -1;
             let mut bytes = size_of_val(&value) as libc::socklen_t;
-            // SAFETY: `value` is writable and as long as `bytes` says.
+            // SAFETY: `value` is writable, of the length in `bytes`.
             let got = unsafe {
                 let value = (&raw mut value).cast();
                 libc::getsockopt(stream.fd(), level, option, value, &raw mut bytes)
@@ -367,8 +366,8 @@ mod tests {
         let held = UnixListener::bind(&path).unwrap();
         assert!(is_listened(&path));
         assert!(bind_unix(&path).is_err());
-        // Another process listens on it too, and ends; the socket stays open here, as
-        // the kernel keeps that of a ring.
+        // Another process listens on the socket too, and ends. The socket stays open here, as the
+        // kernel keeps the socket of a ring.
         let fd = held.as_raw_fd();
         let mut command = Command::new("true");
         // SAFETY: one system call, without pointers.

@@ -1,4 +1,4 @@
-//! Stream operations: what each asks of the kernel, step by step.
+//! Stream operations: the steps that each asks of the kernel.
 //!
 //! Invariants:
 //!     a send ends when every byte is sent or the stream has failed
@@ -35,7 +35,7 @@ pub(crate) struct Sending {
     message: Message,
 }
 
-/// What the kernel reads of a send, at a fixed place in memory.
+/// The kernel's view of a send, at a fixed place in memory.
 pub(crate) struct Message(Box<Gather>);
 
 struct Gather {
@@ -52,7 +52,7 @@ impl Message {
         }))
     }
 
-    /// Points at what is left of `parts` after `skip` bytes.
+    /// Points at the rest of `parts` after `skip` bytes.
     fn gather(&mut self, parts: &[Shared], mut skip: usize) -> *const libc::msghdr {
         let Gather { header, vectors } = &mut *self.0;
         vectors.clear();
@@ -81,8 +81,7 @@ pub(crate) struct Connect {
 }
 
 impl Connect {
-    /// The connection to come, and the host to look up first, if `address` is
-    /// not a number.
+    /// Begins a connection; returns the host to look up first, if `address` is not a number.
     pub(crate) fn new(address: &Address) -> IoResult<(Connect, Option<String>)> {
         let mut connect = Connect {
             name: describe(address),
@@ -100,7 +99,7 @@ impl Connect {
         Ok((connect, None))
     }
 
-    /// Goes on once the host's addresses are known.
+    /// Continues once the host's addresses are known.
     pub(crate) fn resolved(&mut self, resolved: Resolved) -> IoResult {
         self.left = resolved.map_err(|cause| {
             let what = "the host's address is unknown; check its name and port";
@@ -194,7 +193,7 @@ impl StreamOp {
             }
             StreamOp::Send(socket, sending) => {
                 let header = sending.message.gather(&sending.parts, sending.sent);
-                // Asks the kernel to go on after a short send by itself.
+                // Has the kernel continue a short send by itself.
                 let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
                 opcode::SendMsg::new(types::Fd(socket.fd()), header)
                     .flags(flags as u32)
@@ -235,7 +234,7 @@ impl StreamOp {
                 let count = buf.first_chunk_mut().expect("checked as it began");
                 match event.take_count(count) {
                     Ok(()) => Step::Done(Ok(COUNT_BYTES as u64)),
-                    // Somebody else has taken it.
+                    // Another receiver has taken the count.
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => Step::Again,
                     Err(error) => {
                         let number = error.raw_os_error().unwrap_or(libc::EINVAL);
@@ -262,17 +261,17 @@ impl StreamOp {
         }
     }
 
-    /// Whether this waits for a host's addresses, and not for the kernel.
+    /// True if the operation waits for a host's addresses, and not for the kernel.
     pub(crate) fn is_resolving(&self) -> bool {
         matches!(self, StreamOp::Connect(connect) if connect.attempt.is_none())
     }
 
-    /// Whether success makes a target that somebody must close.
+    /// True if success makes a target that the caller must close.
     pub(crate) fn opens(&self) -> bool {
         matches!(self, StreamOp::Accept(_) | StreamOp::Connect(_))
     }
 
-    /// What goes back to the submitter.
+    /// The payload returned to the submitter.
     pub(crate) fn into_payload(self, spare: &mut Vec<Message>) -> Payload {
         match self {
             StreamOp::Recv(_, buf) => Payload::Buf(buf),

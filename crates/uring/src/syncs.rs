@@ -3,19 +3,19 @@
 //!
 //! The kernel reports lost writes once for each open file: of several such operations
 //! in flight one fails, and the others succeed. So a success is held back until every
-//! operation has ended that was in flight with it, and counts only if the disk is in
+//! operation in flight at that time has ended, and counts only if the disk is in
 //! service then.
 //!
-//! Invariant: one is answered with success ⟹ none that was in flight when the kernel
-//! had answered it has failed.
+//! Invariant: an operation succeeds ⟹ none has failed that was in flight when the kernel
+//! answered it.
 //!
 //! Not here: operations of other shards on the same disk.
 
-/// By their slots.
+/// The disk's operations that make writes durable, by their slots.
 pub(crate) struct Syncs {
     begun: u64,
     in_flight: Vec<(usize, u64)>,
-    /// What has succeeded, with the number of those begun by then.
+    /// Held successes by slot, each with the number of operations begun by then.
     held: Vec<(usize, u64)>,
 }
 
@@ -39,7 +39,7 @@ impl Syncs {
         self.in_flight.retain(|(other, _)| *other != slot);
     }
 
-    /// Holds a success back if others are in flight; whether it did.
+    /// Holds a success back if others are in flight; true if held.
     pub(crate) fn hold(&mut self, slot: usize) -> bool {
         let holds = !self.in_flight.is_empty();
         if holds {

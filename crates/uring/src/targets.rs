@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, RwLock};
 
 const TARGETS_MAX: usize = 1 << 20;
-/// Closed targets whose numbers rest, as long as there are others.
+/// Closed targets' numbers that stay unused, as long as there are others.
 const RESTING: usize = 4096;
 
 #[derive(Clone)]
@@ -54,7 +54,7 @@ impl Targets {
         table.open.get(id.0 as usize)?.clone()
     }
 
-    /// Takes a target out and closes it; false if it was not there.
+    /// Takes a target out and closes it; false if there was none.
     pub(crate) fn close(&self, id: TargetId) -> bool {
         let mut table = self.table.write().expect("no panic under this lock");
         let Some(target) = table.open.get_mut(id.0 as usize).and_then(Option::take) else {
@@ -76,7 +76,7 @@ impl Targets {
         true
     }
 
-    /// How many disks and ports have been closed: at a change a shard closes its own.
+    /// Count of closed disks and ports: at a change, a shard releases its own.
     pub(crate) fn held_closed(&self) -> u64 {
         self.held_closed.load(Acquire)
     }

@@ -1,4 +1,4 @@
-//! The driver in ways that its callers cannot ask for.
+//! The driver in states that its callers cannot bring about.
 
 use crate::driver::UringDriver;
 use crate::host::Uring;

@@ -15,7 +15,7 @@ const NOTIFIED: u8 = 2;
 
 pub(crate) struct Waker {
     state: AtomicU8,
-    /// An eventfd whose poll, armed in the ring, ends a sleep in the kernel.
+    /// An eventfd polled in the ring: its signal ends a sleep in the kernel.
     event: OwnedFd,
 }
 
@@ -28,7 +28,7 @@ impl Waker {
         }
         Ok(Waker {
             state: AtomicU8::new(AWAKE),
-            // SAFETY: just created, and owned by nobody else.
+            // SAFETY: just created, without another owner.
             event: unsafe { OwnedFd::from_raw_fd(fd) },
         })
     }
@@ -44,7 +44,7 @@ impl Waker {
             .is_ok()
     }
 
-    /// Takes the notification, if there is one. The shard is awake after it.
+    /// Takes the notification, if there is one. Afterwards the shard is awake.
     pub(crate) fn take(&self) -> bool {
         self.state.load(Relaxed) != AWAKE && self.state.swap(AWAKE, SeqCst) == NOTIFIED
     }
@@ -54,8 +54,8 @@ impl Unpark for Waker {
     fn unpark(&self) {
         if self.state.swap(NOTIFIED, SeqCst) == ASLEEP {
             let one = 1u64.to_ne_bytes();
-            // SAFETY: eight bytes are readable at `one`. The counter, which
-            // nobody reads, is full only after centuries.
+            // SAFETY: eight bytes are readable at `one`. The counter is never read, and is full
+            // only after centuries.
             unsafe { libc::write(self.fd(), one.as_ptr().cast(), one.len()) };
         }
     }

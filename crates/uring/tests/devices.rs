@@ -3,7 +3,7 @@
 //!
 //!     URING_TEST_DEVICES    paths, which are overwritten: each must conform
 //!     URING_TEST_DOOMED     a path, which is overwritten
-//!     URING_TEST_DOOM       a shell command after which it fails or is gone
+//!     URING_TEST_DOOM       a shell command that makes that device fail or go
 
 mod common;
 
@@ -42,8 +42,8 @@ fn given_devices_conform() {
     }
 }
 
-/// Every operation in flight when a device fails still ends, with an error that
-/// says so, and nothing succeeds after.
+/// Every operation in flight when a device fails still ends, with an error that names the failure,
+/// and no later one succeeds.
 #[test]
 fn a_device_that_fails_under_load() {
     const DEPTH: u64 = 32;

@@ -1,4 +1,4 @@
-//! What a small transfer costs: no allocation, and system calls in batches.
+//! The cost of a small transfer: no allocation, and system calls in batches.
 
 mod common;
 
@@ -14,7 +14,7 @@ struct Counting;
 
 thread_local!(static ALLOCATIONS: Cell<u64> = const { Cell::new(0) });
 
-// SAFETY: everything is passed on to the system's allocator.
+// SAFETY: each call is passed on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
@@ -30,7 +30,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// A disk with data on it, and its driver.
+/// A disk with data, and its driver.
 fn disk_with_data() -> (tempfile::TempDir, UringDriver, TargetId) {
     let dir = directory();
     let path = file(&dir, 1 << 20);
@@ -89,7 +89,7 @@ fn small_transfers_allocate_nothing() {
 #[test]
 fn a_batch_is_one_system_call_for_every_four() {
     let (_dir, mut driver, disk) = disk_with_data();
-    // The first use of a disk registers it.
+    // The first use of a disk registers the disk.
     read(&mut driver, disk, 0);
     wait(&mut driver, 1);
 

@@ -1,4 +1,4 @@
-//! Where locked memory is capped the driver does without registered buffers.
+//! Where locked memory is capped the driver runs without registered buffers.
 
 mod common;
 
@@ -38,8 +38,7 @@ fn cap_locked_memory() -> std::io::Result<()> {
         rlim_cur: CAP_BYTES,
         rlim_max: CAP_BYTES,
     };
-    // SAFETY: `limit` is readable. The first call is refused to those who have
-    // no privileges to drop.
+    // SAFETY: `limit` is readable. Processes without privileges to drop are refused the first call.
     let result = unsafe {
         libc::prctl(libc::PR_CAPBSET_DROP, CAP_IPC_LOCK, 0, 0, 0);
         libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit)

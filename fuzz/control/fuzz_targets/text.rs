@@ -1,4 +1,4 @@
-//! Whatever an operator writes is read or refused.
+//! Any text of an operator is read or refused.
 //!
 //! Run with `cargo +nightly fuzz run --fuzz-dir fuzz/control text`.
 #![no_main]

@@ -1,5 +1,5 @@
 #![no_main]
-//! Every decoder of what is on a pool device, on bytes with right checksums.
+//! Every decoder of a pool device's metadata, on bytes with right checksums.
 
 use layout::{
     BLOCK_BYTES, SUPERBLOCK_BLOCKS, Superblock, LogReader, LogSuperblock, MapPage, Bitmap, Record,

@@ -1,6 +1,6 @@
 #![no_main]
-//! Every decoder of the write-back log, its journal and arrays, on blocks that claim to be what
-//! it reads.
+//! Every decoder of the write-back log, its journal and arrays, on blocks that claim to be of its
+//! kind.
 
 #[path = "../../../crates/layout/tests/sealed/decoders.rs"]
 mod decoders;

@@ -1,4 +1,4 @@
-//! Whatever a peer sends, the client neither panics nor answers out of bounds.
+//! On any bytes of a peer, the client neither panics nor answers out of bounds.
 //!
 //! Run with `cargo +nightly fuzz run --fuzz-dir fuzz/nbd client`.
 #![no_main]

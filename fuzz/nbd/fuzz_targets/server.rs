@@ -1,4 +1,4 @@
-//! Whatever a peer sends, the server neither panics nor answers out of bounds.
+//! On any bytes of a peer, the server neither panics nor answers out of bounds.
 //!
 //! Run with `cargo +nightly fuzz run --fuzz-dir fuzz/nbd server`.
 #![no_main]

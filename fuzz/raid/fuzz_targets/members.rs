@@ -1,6 +1,6 @@
 #![no_main]
-//! Arrays whose members' superblocks, maps and journals are patched, with right
-//! checksums: assembled and used.
+//! Arrays with patched superblocks, maps and journals of their members, with right checksums:
+//! assembled and used.
 
 #[allow(dead_code, reason = "the tests use more of it")]
 #[path = "../../../crates/raid/tests/suite/common.rs"]

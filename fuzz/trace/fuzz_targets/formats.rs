@@ -31,7 +31,7 @@ fuzz_target!(|data: &[u8]| {
             [&BINARY_MAGIC[..], &packed].concat()
         }
         Format::Blktrace => [&BLKTRACE_MAGIC, body].concat(),
-        // An archive of a text, whose header is the fuzzer's but for what makes it one.
+        // An archive of a text. Its header is the fuzzer's, except for the magic of an archive.
         Format::Csv if body.len() > 512 => {
             let mut archive = body.to_vec();
             archive[257..262].copy_from_slice(b"ustar");

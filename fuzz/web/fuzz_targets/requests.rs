@@ -1,4 +1,4 @@
-//! A client that sends anything, on a connection of its own.
+//! A client that sends any bytes, on a connection of its own.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| web::hostile(bytes));

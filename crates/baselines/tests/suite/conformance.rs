@@ -1,5 +1,5 @@
-//! What every policy must do, whatever it evicts: one model of residency, fed
-//! with random accesses, removals, losses and growth.
+//! The duties of every policy, whatever its choice of victims: one model of residency, fed with
+//! random accesses, removals, losses and growth.
 
 use baselines::registry;
 use policy::{
@@ -312,7 +312,7 @@ impl Policy for Forgetful {
     fn check(&self) {}
 }
 
-/// The canary: the suite fails on a policy that evicts without saying so.
+/// The canary: the suite fails on a policy that evicts without a report.
 #[test]
 #[should_panic(expected = "was taken")]
 fn the_suite_notices_a_silent_eviction() {

@@ -1,5 +1,5 @@
-//! What a restart loses: under three points of hit ratio, if lines and learned state
-//! are carried over; a pool that starts empty shows that the load can distinguish them.
+//! The loss by a restart: under three points of hit ratio, if lines and learned state are carried
+//! over. A pool that starts empty shows that the load can distinguish them.
 
 use baselines::registry;
 use policy::{Heat, Instruction, Key, Op, Parts, Policy, Request, Slot, Unpinned};

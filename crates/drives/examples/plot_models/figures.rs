@@ -1,4 +1,4 @@
-//! The page of tables: what the models give, and every parameter with its source.
+//! The page of tables: results of the models, and every parameter with its source.
 
 use crate::disk::random_reads;
 use crate::flash::random_pages;

@@ -26,8 +26,8 @@ pub fn panels(drive: &SsdParameters) -> IoResult<[Panel; 3]> {
 }
 
 fn wearing(drive: &SsdParameters) -> IoResult<Panel> {
-    // The switch depends on the bytes written alone, so a small spare area shows
-    // it as well as a large one.
+    // The switch depends on the written bytes alone: a small spare area shows the same as a large
+    // one.
     let spare_bytes = 100e6;
     let mut small = drive.clone();
     small.spare_gb = Figure::estimate(spare_bytes / 1e9, "scaled down");

@@ -1,4 +1,4 @@
-//! Draws what the device models do, and tabulates their parameters, for
+//! Plots the device models, and tabulates their parameters, for
 //! `docs/models.md`.
 //!
 //! `cargo run --release -p drives --example plot_models` writes `docs/img/model-*.svg`

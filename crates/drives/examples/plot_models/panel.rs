@@ -4,7 +4,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use std::error::Error;
 
-/// How an axis maps its quantity to the page.
+/// Scale of an axis: the place of a quantity on the page.
 #[derive(Clone, Copy)]
 pub enum Scale {
     Linear,
@@ -49,7 +49,7 @@ pub const COLORS: [RGBColor; 4] = [
 
 const FONT: &str = "sans-serif";
 
-/// The height of a row of the legend, and how many rows every plot leaves room for.
+/// The height of a row of the legend, and the number of rows that every plot leaves room for.
 const ROW: u32 = 38;
 const LEGEND_ROWS: u32 = 4;
 

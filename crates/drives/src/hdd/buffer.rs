@@ -1,10 +1,10 @@
 //! The buffer segment behind the last read: read-ahead and look-behind.
 //!
-//! After a read the head reads on. With `end` the end of what was asked for so
-//! far and `media` the instant the head passed it, a read that begins between
+//! After a read the head reads on. `end` is the end of the requested data so far,
+//! and `media` the instant at which the head passed it. A read that begins between
 //! the look-behind and the read-ahead around `end` completes at
 //! `max(start + size/bus, media + (its end - end)/rate)`. The head gets at most
-//! the read-ahead in front of the host and then pauses. A write empties it.
+//! the read-ahead in front of the host and then pauses. A write empties the segment.
 //!
 //! Left out: the turn a paused head waits before it reads on.
 
@@ -18,7 +18,7 @@ pub(super) struct Buffer {
     first: u64,
     end: u64,
     end_cylinder: f64,
-    /// When the head passed `end`.
+    /// Time at which the head passed `end`.
     media: f64,
 }
 
@@ -50,7 +50,7 @@ impl Buffer {
         self.first.max(oldest)..=self.end.saturating_add(shape.read_ahead_sectors)
     }
 
-    /// When `request` is done if this segment serves it from `now` on.
+    /// End of `request` if this segment serves it from `now` on; `None` if it does not.
     pub fn done(&self, shape: &Shape, request: &Waiting, now: f64) -> Option<f64> {
         if request.op != Op::Read || !self.reach(shape).contains(&request.first) {
             return None;

@@ -1,6 +1,6 @@
 //! A hard disk: one arm, one angle, one segment of buffer, a queue it reorders.
 //!
-//! For a request taken up at `t`, whose command was decoded meanwhile:
+//! For a request taken up at `t`, its command already decoded:
 //!
 //! - `seek = curve(|cylinder - head|)`, nothing within a track;
 //! - `wait = turn * frac(angle(sector) - (t + seek)/turn)`; the spindle turns from
@@ -10,7 +10,7 @@
 //! A read that continues the last one is served from the read-ahead, one just
 //! behind it from the look-behind (see `buffer`). Of the oldest
 //! `queue_depth` requests the drive serves next the one with the least
-//! `service - age_weight * age`; one that the head would reach with less than
+//! `service - age_weight * age`. A request that the head would reach with less than
 //! `guard` to spare after its seek is expected a turn later. Requests past
 //! `queue_depth` wait in order of arrival.
 //!
@@ -43,7 +43,7 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub struct Hdd {
     shape: Shape,
-    /// Where the head is: the end of the last transfer, as a share of the stroke.
+    /// Position of the head: the end of the last transfer, as a share of the stroke.
     head: f64,
     buffer: Buffer,
     queue: Queue,
@@ -53,9 +53,8 @@ pub struct Hdd {
 }
 
 impl Hdd {
-    /// A drive at rest over its first cylinder, whose spindle stands at `phase`
-    /// turns at time zero (`0.0..=1.0`; draw it at random for each drive, since
-    /// spindles are independent).
+    /// A drive at rest over its first cylinder. The spindle stands at `phase` turns at time zero
+    /// (`0.0..=1.0`; to be drawn at random for each drive, since spindles are independent).
     ///
     /// `Err` names the parameter that no drive can have, its range and the remedy.
     pub fn new(parameters: &HddParameters, phase: f64) -> IoResult<Hdd> {
@@ -70,7 +69,7 @@ impl Hdd {
         })
     }
 
-    /// Where sectors lie.
+    /// The layout of the sectors.
     pub fn surface(&self) -> &Surface {
         &self.shape.surface
     }

@@ -1,4 +1,4 @@
-//! What describes a hard disk, and which descriptions are possible.
+//! Description of a hard disk, and the limits of its numbers.
 
 use super::{SeekCurve, Shape, Surface};
 use crate::Figure;
@@ -25,24 +25,24 @@ pub struct HddParameters {
     pub rate_inner_mb_s: Figure,
     /// Transfer rate between buffer and host.
     pub bus_mb_s: Figure,
-    /// How it schedules and buffers.
+    /// Scheduling and buffering.
     pub firmware: HddFirmware,
 }
 
-/// How a hard disk schedules and buffers.
+/// Scheduling and buffering of a hard disk.
 #[derive(Clone, Debug)]
 pub struct HddFirmware {
     /// Time to decode a command; hidden while the drive is busy.
     pub command_us: Figure,
-    /// How far past the last read the drive reads on.
+    /// Length of the read-ahead past the last read.
     pub read_ahead_mb: Figure,
-    /// How much of the last reads it keeps.
+    /// Length of the last reads that the buffer keeps.
     pub look_behind_mb: Figure,
-    /// How many requests it chooses from.
+    /// Number of requests that the drive chooses from.
     pub queue_depth: Figure,
-    /// What a millisecond of waiting counts against one of service, in choosing.
+    /// Weight of a millisecond of waiting against one of service, in choosing.
     pub age_weight: Figure,
-    /// Time to spare after a seek without which it expects to miss the sector.
+    /// Time to spare after a seek; with less, the drive expects to miss the sector.
     pub guard_ms: Figure,
 }
 

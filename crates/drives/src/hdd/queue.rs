@@ -1,7 +1,7 @@
 //! The requests a drive chooses from, laid out for the choice.
 //!
-//! Choosing evaluates every request at every service, so what it reads lies in
-//! columns that the compiler turns into vector instructions.
+//! Choosing evaluates every request at every service. The numbers for that lie in columns that the
+//! compiler turns into vector instructions.
 
 use super::{Shape, Waiting};
 use std::collections::VecDeque;
@@ -71,9 +71,9 @@ impl Queue {
         request
     }
 
-    /// The index of the request with the least `service - age_weight * age`, if
-    /// any waits. Those whose first sector is `near` may be served by the buffer:
-    /// `buffered` says when such a request is done, if so.
+    /// The index of the request with the least `service - age_weight * age`, if any waits. The
+    /// buffer may serve requests with a first sector in `near`: `buffered` returns the end of such
+    /// a service, if possible.
     pub fn choose(
         &mut self,
         shape: &Shape,

@@ -17,8 +17,8 @@ pub struct SeekCurve {
 }
 
 impl SeekCurve {
-    /// The curve through the three points. It rises all the way if `average`
-    /// lies in [`SeekCurve::averages`].
+    /// The curve through the three points. The curve rises all the way if `average` lies in
+    /// [`SeekCurve::averages`].
     pub fn fit(track: f64, average: f64, full: f64) -> SeekCurve {
         SeekCurve {
             a: (-10.0 * track + 15.0 * average - 5.0 * full) / 3.0,

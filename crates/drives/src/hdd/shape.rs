@@ -1,11 +1,11 @@
-//! What never changes in a drive, and what follows from it for a request.
+//! The constants of a drive, and their consequences for a request.
 
 use super::seek::SeekCurve;
 use super::surface::Surface;
 use crate::{Op, Request, float};
 use block::Nanos;
 
-/// What never changes in a drive; nanoseconds and bytes a nanosecond.
+/// The constants of a drive; nanoseconds and bytes a nanosecond.
 #[derive(Debug)]
 pub(super) struct Shape {
     pub(super) sectors: u64,
@@ -23,7 +23,7 @@ pub(super) struct Shape {
     pub(super) guard_ns: f64,
 }
 
-/// A request in the queue, with what its service needs computed once.
+/// A request in the queue, with the numbers of its service computed once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     pub(super) id: u64,
@@ -31,7 +31,7 @@ pub(super) struct Waiting {
     pub(super) first: u64,
     pub(super) end: u64,
     pub(super) arrived: f64,
-    /// When its command is decoded.
+    /// Time at which the command is decoded.
     pub(super) ready: f64,
     pub(super) first_cylinder: f64,
     pub(super) end_cylinder: f64,
@@ -40,11 +40,11 @@ pub(super) struct Waiting {
     pub(super) transfer_ns: f64,
 }
 
-/// When a sector comes under the head.
+/// Time at which a sector comes under the head.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reach {
     pub(super) at: f64,
-    /// What the drive adds to `at` in choosing, as it may miss the sector.
+    /// Time added to `at` in choosing, since the drive may miss the sector.
     pub(super) risk: f64,
 }
 
@@ -84,7 +84,7 @@ impl Shape {
     }
 }
 
-/// How far a difference of angles lies ahead, in `0..1` turns.
+/// The distance ahead of a difference of angles, in `0..1` turns.
 ///
 /// A difference that only rounding makes negative is no turn at all, so that
 /// queued writes that continue one another stream.

@@ -1,9 +1,9 @@
-//! Where a sector lies on the platters, and how fast it passes the head.
+//! Place of a sector on the platters, and its speed under the head.
 //!
 //! The media rate falls linearly from the outer cylinder to the inner one:
-//! `rate(x) = Ro - (Ro - Ri)*x`, `x` in `0..=1`. A cylinder holds what passes in
-//! its turns, so the capacity up to `x` is a quadratic in `x`; its inverse gives
-//! the cylinder of a sector. It follows that reading from the first sector to
+//! `rate(x) = Ro - (Ro - Ri)*x`, `x` in `0..=1`. A cylinder holds the data that pass in
+//! its turns, so the capacity up to `x` is a quadratic in `x`; the inverse gives
+//! the cylinder of a sector. Hence reading from the first sector to
 //! cylinder `x` takes `x` times the time for the whole drive: the distance in
 //! `x` is also the media time and the number of turns.
 //!

@@ -2,13 +2,13 @@
 //!
 //! The front end takes each command in turn. A read then senses its 4 KiB pages
 //! on their channels (page modulo channels) and sends them over the bus; a write
-//! comes in over the bus and its pages are programmed on whichever channels are
-//! free, as flash translation layers do. A channel prefers reads to writes.
+//! comes in over the bus, and any free channels program its pages, as with
+//! flash translation layers. A channel prefers reads to writes.
 //!
 //! Writes stream at the rate of a fresh drive until as many bytes as the spare
 //! area holds have been written. From then on a page that does not continue one
-//! of the last few writes takes `1/steady IOPS` of the whole drive, the cost of
-//! garbage collection with it. That work is itself made of page programs, so it
+//! of the last few writes takes `1/steady IOPS` of the whole drive: the cost of
+//! the page and of its garbage collection. That work is itself made of page programs, and
 //! gives way to waiting reads after each such time.
 //!
 //! Invariants: a write completes when its last page is programmed, so a flush
@@ -32,12 +32,12 @@ use std::collections::VecDeque;
 
 const PAGE_SECTORS: u64 = PAGE_BYTES / SECTOR_BYTES;
 
-/// Whether a drive's spare area has been written through.
+/// State of a drive's spare area: fresh, or written through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wear {
-    /// As unpacked or erased: writes are fast until the spare area is used up.
+    /// Fresh: as unpacked or erased. Writes are fast until the spare area is used up.
     Fresh,
-    /// In the long run.
+    /// Steady: the state in the long run.
     Steady,
 }
 
@@ -50,7 +50,7 @@ pub struct Ssd {
     channels: Vec<Channel>,
     /// Pages to program, on any channel.
     programs: VecDeque<Program>,
-    /// Where the search for an idle channel begins.
+    /// Channel at which the search for an idle one begins.
     cursor: usize,
     flights: Slab<Flight>,
     agenda: Agenda<Event>,
@@ -61,7 +61,7 @@ pub struct Ssd {
 #[derive(Clone, Debug, Default)]
 struct Channel {
     busy: bool,
-    /// The flights whose pages wait to be sensed.
+    /// Flights with pages that wait to be sensed.
     reads: VecDeque<usize>,
     /// A program begun that gives way to reads.
     begun: Option<Program>,
@@ -70,7 +70,7 @@ struct Channel {
 #[derive(Clone, Copy, Debug)]
 struct Program {
     flight: usize,
-    /// What is left of its time on the channel.
+    /// Time left on the channel.
     left: Nanos,
 }
 
@@ -254,7 +254,7 @@ fn pages(request: Request) -> std::ops::Range<u64> {
     extent.start.0 / PAGE_SECTORS..extent.end().0.div_ceil(PAGE_SECTORS)
 }
 
-/// Where the last few writes ended, to distinguish streams from random writes.
+/// Ends of the last few writes, to distinguish streams from random writes.
 #[derive(Debug, Default)]
 struct Streams {
     ends: [u64; 8],
@@ -262,7 +262,7 @@ struct Streams {
 }
 
 impl Streams {
-    /// Whether a write continues a recent one; remembers where it ends.
+    /// True if a write continues a recent one. Remembers the end of the write.
     fn continues(&mut self, write: Request) -> bool {
         let (start, end) = (write.extent.start.0, write.extent.end().0);
         let found = self.ends.iter().position(|known| *known == start);

@@ -1,4 +1,4 @@
-//! What describes a flash drive, and which descriptions are possible.
+//! Description of a flash drive, and the limits of its numbers.
 
 use crate::{Figure, Request, nanos, transfer};
 use block::{IoResult, Nanos};
@@ -25,7 +25,7 @@ pub struct SsdParameters {
     pub write_mb_s: Figure,
     /// Random 4 KiB writes a second in the long run.
     pub write_iops_steady: Figure,
-    /// What a fresh drive takes before random writes slow down.
+    /// Bytes that a fresh drive takes before random writes slow down.
     pub spare_gb: Figure,
 }
 

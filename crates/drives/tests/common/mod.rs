@@ -1,4 +1,4 @@
-//! Comparing what a model did with a figure whose basis is known.
+//! Comparisons of a model's results with figures of a known basis.
 
 use drives::Figure;
 

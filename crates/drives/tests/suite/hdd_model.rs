@@ -1,7 +1,7 @@
 //! The hard-disk model against first principles and the makers' figures.
 //!
-//! Expected values come from the parameters, whose basis (datasheet or estimate)
-//! is printed with every failure, and from integrals computed here.
+//! Expected values come from the parameters, and from integrals computed here. Every failure prints
+//! the basis of its parameter (datasheet or estimate).
 
 use crate::common::{derived, near, varied};
 use block::{Extent, Lba, Nanos, Sectors};
@@ -12,7 +12,7 @@ use drives::{Hdd, HddFirmware, HddParameters, Model, Op, SeekCurve};
 const MIB: Sectors = Sectors::from_mib(1);
 const PAGE: Sectors = Sectors(8);
 
-/// Whether a seek curve in ms meets its three points and never falls.
+/// Checks that a seek curve in ms meets its three points and never falls.
 fn check_seek(drive: &HddParameters, seek: impl Fn(f64) -> f64) -> Result<(), String> {
     let steps = 100_000;
     let (mut mean, mut last) = (0.0, 0.0);
@@ -98,7 +98,7 @@ fn a_sector_lies_where_the_capacity_up_to_it_says() {
     for drive in hdd::ALL {
         let model = Hdd::new(&drive, 0.0).unwrap();
         let surface = model.surface();
-        // What the cylinders up to `x` hold, by summing the rate over them.
+        // The sectors of the cylinders up to `x`, by summing the rate over them.
         let held_up_to = |x: f64| {
             let steps = 10_000;
             let middles = (0..steps).map(|i| (f64::from(i) + 0.5) / f64::from(steps) * x);
@@ -166,8 +166,8 @@ fn waits_half_a_turn_on_average() {
     }
 }
 
-/// The mean of seek, half a turn, and transfer over uniform sectors, in ms, by
-/// summing over cylinders weighted with what each holds.
+/// The mean of seek, half a turn, and transfer over uniform sectors, in ms, by summing over
+/// cylinders weighted with their capacity.
 fn latency_by_integration(drive: &HddParameters) -> f64 {
     let steps = 400;
     let (outer, inner) = (drive.rate_outer_mb_s.value, drive.rate_inner_mb_s.value);
@@ -359,7 +359,7 @@ fn a_trace_is_the_same_everywhere_and_differs_by_phase() {
                 (hash ^ l.0).wrapping_mul(0x0100_0000_01b3)
             })
     };
-    // Pinned: it changes with the equations or the parameters and nothing else.
+    // Pinned: changes with the equations or the parameters and nothing else.
     assert_eq!(trace(0.25), PINNED_TRACE);
     assert_ne!(trace(0.75), PINNED_TRACE);
 }

@@ -1,5 +1,5 @@
-//! The catalogue: its devices can be built, and it agrees with the project's
-//! reference parameters where `HOTSET_SHARED` names the folder that holds them.
+//! The catalogue: its devices can be built, and its numbers agree with the project's reference
+//! parameters where `HOTSET_SHARED` names their folder.
 
 use drives::catalogue::{Drive, controller, hdd, link, ssd};
 use drives::{Basis, Controller, Figure, Hdd, Link, Wear};
@@ -43,7 +43,7 @@ fn an_unknown_drive_is_refused_with_the_names_there_are() {
     );
 }
 
-/// Compares figures with the members of `reference`, by the keys it uses.
+/// Compares figures with the members of `reference`, by the keys of the latter.
 fn compare(reference: &Value, figures: &[(&str, Figure)]) -> Result<(), String> {
     for (key, figure) in figures {
         // Members the reference lacks are estimates of the catalogue's own.

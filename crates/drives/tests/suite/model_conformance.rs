@@ -1,5 +1,5 @@
-//! What every service-time model promises, checked on each of them and on nests
-//! of them with random requests; canaries show that each check can fail.
+//! The promises of every service-time model, checked on each model and on nested ones with random
+//! requests. Canaries show that each check can fail.
 
 use block::{Extent, Fua, Lba, Nanos, Sectors};
 use drives::catalogue::{Drive, controller, hdd, link, ssd};
@@ -49,8 +49,7 @@ fn requests(seed: u64, sectors: Sectors, units: u32) -> Vec<(Nanos, Request)> {
         .collect()
 }
 
-/// Runs `model` through `requests`; returns what completed, or the promise that
-/// it broke.
+/// Runs `model` through `requests`; returns the completed ones, or the broken promise.
 fn run(
     model: &mut impl Model,
     requests: &[(Nanos, Request)],
@@ -100,7 +99,7 @@ fn run(
     }
 }
 
-/// Checks a model on several seeds, and that it does the same twice.
+/// Checks a model on several seeds, and that two runs are the same.
 fn conforms<M: Model>(sectors: Sectors, make: impl Fn() -> M) {
     for seed in 0..8 {
         let requests = requests(seed, sectors, UNITS);
@@ -155,7 +154,7 @@ fn links_conform_in_front_of_controllers_and_drives() {
     }
 }
 
-/// A model that breaks a promise on what it reports.
+/// A model that breaks a promise on its reports.
 struct Broken<F> {
     model: Hdd,
     spoil: F,

@@ -79,7 +79,7 @@ fn a_cached_write_takes_command_and_acknowledgement_while_there_is_room() {
     let in_flight = sustained.iops() * sustained.latency_mean_s();
     near("requests in flight", in_flight, derived(1.0), 0.01).unwrap();
 
-    // Destaging in sweeps beats the drive's own queue, as it sorts more writes.
+    // Destaging in sweeps beats the drive's own queue, as the cache sorts more writes.
     let direct = closed_loop(8, 100, 2_000);
     let direct = direct.run(&mut disk(0.0), Nanos::ZERO, random_writes());
     let (swept, queued) = (sustained.iops(), direct.iops());
@@ -164,7 +164,7 @@ fn destaging_sweeps_upwards_and_joins_what_lies_side_by_side() {
         ..H710P
     };
     let mut model = Controller::new(&one_at_a_time, vec![unit]).unwrap();
-    // 500 goes out at once; what comes meanwhile is swept from there upwards.
+    // 500 goes out at once; later writes are swept from there upwards.
     for (id, start) in [500, 100, 900, 108, 700, 92].into_iter().enumerate() {
         let extent = Extent::new(Lba(start), PAGE);
         model.arrive(Nanos::ZERO, request(id as u64, Op::Write, extent));

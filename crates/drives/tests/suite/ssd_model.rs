@@ -142,8 +142,8 @@ fn random_writes_slow_down_once_the_spare_is_written() {
     .unwrap();
 }
 
-/// Whether reads of consecutive pages, with neither front end nor bus to wait
-/// for, run on all of `channels` at once.
+/// Checks that reads of consecutive pages run on all of `channels` at once, with neither front end
+/// nor bus to wait for.
 fn check_parallel(drive: &SsdParameters, channels: f64) -> Result<(), String> {
     let unhindered = SsdParameters {
         front_us: varied(0.0),

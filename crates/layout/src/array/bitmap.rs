@@ -1,6 +1,6 @@
 //! The write-intent bitmap on a member: one bit a region, in sectors that each stand
-//! alone, so that a torn write harms nothing: bits are set before the writes that they
-//! announce begin. Arrays of few regions have one block of it at [`BITMAP`], others as many
+//! alone, so that a torn write harms nothing. Bits are set before the writes that they
+//! announce begin. Arrays of few regions have one block of bitmap at [`BITMAP`], others as many
 //! as they need, right before the data.
 
 use super::{BITMAP, has_checksum, set_checksum};
@@ -45,7 +45,7 @@ pub fn before_data(regions: usize) -> Sectors {
     }
 }
 
-/// Where a block of the bitmap of so many regions is on a member.
+/// Place on a member of a block of the bitmap of so many regions.
 pub fn place(regions: usize, data_at: Sectors, block: usize) -> Sectors {
     let first = match before_data(regions) {
         Sectors::ZERO => BITMAP,
@@ -91,8 +91,8 @@ fn sectors(block: &[u8], array: Uuid, number: usize) -> impl Iterator<Item = Opt
     })
 }
 
-/// How often the bitmap of `array` had been written when block `number` was, by the newest of
-/// its sectors; `None` if none is legible.
+/// Count of writes of `array`'s bitmap when block `number` was written, by the newest of the
+/// block's sectors; `None` if no sector is legible.
 pub fn writes(block: &[u8], array: Uuid, number: usize) -> Option<u32> {
     let sectors = sectors(block, array, number).flatten();
     sectors.map(|sector| sector.writes).reduce(newest)

@@ -1,8 +1,7 @@
 //! A record of the RAID 5 journal: the next write to one stripe.
 //!
-//! A record lies on the member that holds the stripe's parity. It is a header
-//! of 4096 bytes, the same header once more if its slot has room for that, then
-//! the bytes of its runs one after the other.
+//! A record lies on the member that holds the stripe's parity: a header of 4096 bytes, the same
+//! header once more if its slot has room for that, then the bytes of its runs one after the other.
 
 use super::{MEMBERS_MAX, NUMBER_MAX, has_checksum, padded, set_checksum};
 use crate::record::record;
@@ -56,7 +55,7 @@ pub fn slot_sectors(members: usize, chunk: Sectors) -> Sectors {
 pub struct Run {
     /// The member's role.
     pub member: u32,
-    /// Where in its chunk.
+    /// Offset in the member's chunk.
     pub from: Sectors,
     /// The length.
     pub len: Sectors,
@@ -72,8 +71,7 @@ impl Run {
 /// The kind of the write.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Entry {
-    /// These runs, whose bytes follow, are written; to be done again after a
-    /// crash.
+    /// The bytes that follow are written to these runs; to be done again after a crash.
     Redo {
         /// The runs, parity's among them.
         runs: Vec<Run>,
@@ -83,10 +81,10 @@ pub enum Entry {
     /// The whole stripe is written; these are the checksums of its new chunks,
     /// by role.
     Whole(Vec<u32>),
-    /// Nothing; the record only carries the tail.
+    /// No write; the record only carries the tail.
     Retire,
-    /// Nothing: the write that the record had announced has failed, and the stripe
-    /// stays as that left it, whatever older records announce.
+    /// No write: the write that the record had announced has failed. The stripe stays as the
+    /// failure left it, whatever older records announce.
     Revoked,
 }
 
@@ -95,7 +93,7 @@ pub enum Entry {
 pub struct Record {
     /// The array.
     pub array: Uuid,
-    /// Its number on this member, counted from 1.
+    /// The record's number on this member, counted from 1.
     pub number: u64,
     /// Records before this one are done with.
     pub tail: u64,
@@ -105,7 +103,7 @@ pub struct Record {
     pub headers: u8,
     /// The stripe.
     pub stripe: u64,
-    /// The write to it.
+    /// The write to the stripe.
     pub entry: Entry,
 }
 
@@ -151,8 +149,8 @@ impl Record {
         set_checksum(block, CRC_AT);
     }
 
-    /// Reads a header of `array`, whose stripes are chunks of `chunk` on
-    /// `members` members; `None` if `block` holds none.
+    /// Reads a header of `array`, which has stripes of `chunk` on each of `members` members; `None`
+    /// if `block` holds none.
     pub fn decode(block: &[u8], array: Uuid, members: usize, chunk: Sectors) -> Option<Record> {
         let block = block.get(..BLOCK_BYTES)?;
         let row = HeaderRow::decode(block);

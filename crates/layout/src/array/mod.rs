@@ -17,11 +17,11 @@ use crc_fast::{CrcAlgorithm, Digest};
 
 /// The most members of an array.
 pub const MEMBERS_MAX: usize = 32;
-/// Where the two copies of the superblock are.
+/// Places of the two copies of the superblock.
 pub const SUPERBLOCKS: [Sectors; 2] = [Sectors(0), Sectors(8)];
-/// Where the write-intent bitmap is.
+/// Place of the write-intent bitmap.
 pub const BITMAP: Sectors = Sectors(16);
-/// Where the journal begins.
+/// Begin of the journal.
 pub const JOURNAL: Sectors = Sectors(32);
 /// Events and records have lower numbers than this: there always is a next one.
 pub const NUMBER_MAX: u64 = 1 << 62;
@@ -58,7 +58,7 @@ fn set_checksum(block: &mut [u8], at: usize) {
     block[at..at + 4].copy_from_slice(&sum);
 }
 
-/// True if it is there.
+/// True if the checksum is there.
 fn has_checksum(block: &[u8], at: usize) -> bool {
     block[at..at + 4] == checksum(block, at)
 }

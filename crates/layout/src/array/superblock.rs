@@ -89,7 +89,7 @@ record! {
     }
 }
 
-/// Where the role begins in [`LostRow::sectors`].
+/// First bit of the role in [`LostRow::sectors`].
 const LACKING_SHIFT: u32 = 56;
 
 impl LostRow {
@@ -100,7 +100,7 @@ impl LostRow {
         LostRow { start, sectors }
     }
 
-    /// The role whose data it is of; `None` of sectors of the array.
+    /// The role that the lost data belong to; `None` of sectors of the array.
     pub fn role(&self) -> Option<usize> {
         (self.sectors >> LACKING_SHIFT)
             .checked_sub(1)
@@ -115,13 +115,13 @@ impl LostRow {
 
 const CRC_AT: usize = FieldsRow::ROWS[2].offset as usize;
 
-/// True if `block` says that it is a superblock, be it sound or not.
+/// True if `block` has the magic of a superblock, sound or not.
 pub fn claims(block: &[u8]) -> bool {
     block.starts_with(&MAGIC)
 }
 
 impl SuperblockRow {
-    /// Writes it into `block`, of 4096 bytes, with its magic, version and checksum.
+    /// Writes the superblock into `block`, of 4096 bytes, with its magic, version and checksum.
     pub fn seal(mut self, block: &mut [u8]) {
         assert!(block.len() == BLOCK_BYTES);
         (self.fields.magic, self.fields.version) = (MAGIC, VERSION);
@@ -137,7 +137,7 @@ pub fn open(block: &[u8]) -> Option<Box<SuperblockRow>> {
     is_known.then(|| Box::new(SuperblockRow::decode(block)))
 }
 
-/// The version of the superblock that `block` is, if it is a sound one.
+/// The version of the superblock in `block`, if that is a sound one.
 pub fn version(block: &[u8]) -> Option<u32> {
     let sound = block.len() == BLOCK_BYTES && claims(block) && has_checksum(block, CRC_AT);
     sound.then(|| FieldsRow::decode(block).version)

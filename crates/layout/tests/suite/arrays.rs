@@ -1,5 +1,4 @@
-//! What is written of an array's bitmap and journal, as a checksum of all its bytes: it stays
-//! what it was.
+//! The bytes written of an array's bitmap and journal, pinned by a checksum of all of them.
 
 use block::Sectors;
 use crc_fast::{CrcAlgorithm, checksum};

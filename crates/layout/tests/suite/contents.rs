@@ -1,5 +1,5 @@
-//! What is made of the parts of the format, beside being read back: bitmaps,
-//! a log's room, where areas are, what a superblock can hold, how things are printed.
+//! Uses of the parts of the format, beside being read back: bitmaps, a log's room, places of areas,
+//! the room of a superblock, printed forms.
 
 use block::{Extent, Lba, Sectors};
 use layout::{
@@ -58,7 +58,8 @@ fn a_block_of_the_log_takes_records_until_it_has_no_room() {
             records
         );
     }
-    // Sixteen that fill it to its last byte: 4 + 1 + 2 * 8 and checksums each, for a line of 64.
+    // Sixteen that fill the block to its last byte: 4 + 1 + 2 * 8 and checksums each, for a line of
+    // 64.
     let of = |crcs: usize| Change {
         key: None,
         changed: [(1 << crcs) - 1, 0, 0, 0],
@@ -194,7 +195,7 @@ fn areas_are_where_the_plan_says() {
         let pages = slots.div_ceil(u64::from(entries_per_page(line_blocks)));
         assert_eq!(plan.log.blocks, (4 * pages).max(16));
         assert_eq!(plan.maps.map(|map| map.blocks), [pages; 2]);
-        // Sixteen bytes for each slot, after a block that says what they are.
+        // Sixteen bytes for each slot, after one block for the rest.
         let hints = 1 + slots.div_ceil(BLOCK_BYTES as u64 / 16);
         assert_eq!(plan.hints.map(|hints| hints.blocks), [hints; 2]);
         assert_eq!(plan.lines.blocks, u64::from(plan.slots * line_blocks));
@@ -289,7 +290,7 @@ fn a_small_device_has_room_for_as_many_volumes_as_before_and_a_large_one_for_all
     assert_eq!((plan.places, plan.slots, plan.volumes()), (1, 1, 28));
 }
 
-/// Where lines and metadata are does not change, so that lines stay where they were.
+/// The places of lines and metadata do not change, so that lines stay.
 #[test]
 fn a_superblock_of_the_former_version_is_upgraded_as_it_is_read() {
     let plan = Plan::new(Sectors::from_mib(8), 16).unwrap();

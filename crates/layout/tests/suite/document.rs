@@ -22,7 +22,8 @@ fn table(rows: &[Row]) -> String {
     text
 }
 
-/// To renew a table: copy what the failure prints.
+/// Compares a page's tables with the definitions. To renew a table, copy the text that the failure
+/// prints.
 fn holds(page: &str, tables: &[&[Row]]) {
     let path = format!("{}/../../docs/{page}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).unwrap();

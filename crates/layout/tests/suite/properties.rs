@@ -1,4 +1,4 @@
-//! What was written is read again, and a flipped bit is detected.
+//! Written metadata are read back, and a flipped bit is detected.
 
 use layout::{
     BITMAP_BITS, BLOCK_BYTES, Bitmap, Change, Entry, LogBlock, LogReader, MapPage, Mask, Member,
@@ -104,7 +104,7 @@ proptest! {
         let mut bytes = vec![0xa5; SUPERBLOCK_BYTES];
         let used = superblock.encode(&mut bytes);
         prop_assert!(used <= SUPERBLOCK_BYTES && used % BLOCK_BYTES == 0);
-        // Only what is used is written; what was there before follows.
+        // Only the used part is written; earlier bytes follow.
         bytes[used..].fill(0x5a);
         let (_, tail) = superblock.volumes.parts();
         let mut tail = tail.to_vec();
@@ -197,7 +197,7 @@ proptest! {
     #[test]
     fn no_bytes_make_a_decoder_panic(mut bytes in prop::collection::vec(any::<u8>(), SUPERBLOCK_BYTES), shift in 0u32..9) {
         let _ = (Superblock::decode(&bytes, &bytes), Superblock::table_area(&bytes, 1));
-        // With a right checksum, so that what follows it is reached.
+        // With a right checksum, so that the checks behind it are reached.
         let crc = crc32c::crc32c(&bytes[4..BLOCK_BYTES]);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
         let block = &bytes[..BLOCK_BYTES];
@@ -222,8 +222,7 @@ proptest! {
     }
 }
 
-/// How a checksum is computed depends on its length and on what the processor has;
-/// what it is may not.
+/// The way to compute a checksum depends on its length and on the processor; its value may not.
 #[test]
 fn checksums_are_crc32c_at_every_length_and_alignment() {
     let bytes: Vec<u8> = (0..2 * BLOCK_BYTES + 64)

@@ -95,7 +95,7 @@ fn a_size_that_is_not_that_of_its_lines() {
     refused(why, |superblock| superblock.slots -= 1);
     refused(why, |superblock| superblock.blocks = 10);
     refused(why, |superblock| superblock.blocks = u64::MAX);
-    // A witness holds no lines: nothing of it is laid out, whatever it says.
+    // A witness holds no lines and is never laid out, whatever its numbers.
     let witness = read_back(|superblock| superblock.role = Role::Witness).unwrap();
     assert_eq!(witness.plan(), None);
     assert!(

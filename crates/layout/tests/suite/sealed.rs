@@ -1,5 +1,4 @@
-//! Decoders on blocks whose checksums are right and whose numbers are anybody's; the fuzzer goes
-//! on with them.
+//! Decoders on blocks with right checksums and arbitrary numbers; the fuzzer goes on with them.
 
 mod decoders;
 
@@ -117,7 +116,7 @@ fn sound(kind: Kind) -> Vec<u8> {
     block
 }
 
-/// What is sealed here is what the encoders seal, or the cases below would reach nothing.
+/// `seal` gives the same bytes as the encoders, or the cases below would reach nothing.
 #[test]
 fn every_decoder_is_reached() {
     for kind in Kind::ALL {
@@ -138,8 +137,8 @@ fn what_is_not_read_alike_is_seen() {
     let _ = reads_alike(&[3], decode, |byte, out| out[0] = byte & 1);
 }
 
-/// Of a superblock of a journal whose halves are where no device is, and of a record of blocks
-/// that have no sectors, the checksums are right.
+/// A journal's superblock with halves beyond every device, and a record of blocks that have no
+/// sectors: the checksums of both are right.
 #[test]
 fn places_that_have_no_address_are_refused() {
     let patched = |kind, at: usize, value: u64| {

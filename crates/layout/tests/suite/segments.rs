@@ -1,4 +1,4 @@
-//! The write-back log: what was written is read again, and damage is detected.
+//! The write-back log: written blocks are read back, and damage is detected.
 
 use layout::{
     BLOCK_BYTES, Became, JOURNAL_HALF_MIN, JournalCommit, JournalSuperblock, LOG_NUMBER,
@@ -135,7 +135,7 @@ proptest! {
             block[4..8].copy_from_slice(&kind);
             block[8..16].copy_from_slice(&POOL.salt().to_le_bytes());
             block[24..28].copy_from_slice(&used.to_le_bytes());
-            // Counts that may be true, so that what follows them is reached.
+            // Counts that may be true, so that the checks behind them are reached.
             block[32 + 44..32 + 48].copy_from_slice(&[counts[0], 0, counts[1], 0]);
             let crc = crc32c::crc32c(&block[4..]);
             block[..4].copy_from_slice(&crc.to_le_bytes());
@@ -149,7 +149,7 @@ proptest! {
     }
 }
 
-/// At most what a segment has room for, each as short as it can be.
+/// The records are as many as a segment has room for, each as short as possible.
 #[test]
 fn a_summary_has_room_for_the_records_of_databases_and_says_if_it_has_not() {
     let filled = |blocks: u32, extents: u32, step: u64| {
@@ -194,7 +194,7 @@ fn a_summary_has_room_for_the_records_of_databases_and_says_if_it_has_not() {
     assert_eq!(filled(0, 8, 1 << 40).0, None);
 }
 
-/// Of every log so far; devices that have one stay readable.
+/// The number of every log so far: devices that have one stay readable.
 #[test]
 fn a_segment_and_its_volume_are_numbered_one() {
     let segment = Segment {
@@ -284,7 +284,7 @@ proptest! {
         superblock.encode(&mut block);
         prop_assert_eq!(LogSuperblock::decode(&block), Ok(superblock.clone()));
         let blank = vec![0; BLOCK_BYTES];
-        // What a cut leaves of the first write of all, and of a later one.
+        // The remnants of a cut in the first write of all, and in a later one.
         prop_assert_eq!(LogSuperblock::newest([Some(&blank), Some(&block)]), Ok(superblock.clone()));
         prop_assert_eq!(LogSuperblock::newest([None, Some(&block)]), Ok(superblock));
         let bit = flip.index(BLOCK_BYTES * 8);
@@ -313,11 +313,11 @@ fn of_two_superblocks_of_a_log_the_newer_holds_and_noise_in_the_first_hides_noth
     torn[511] = 1;
     assert_eq!(newest(&torn).unwrap().sequence, 6);
     assert_eq!(newest(&[0xa5; BLOCK_BYTES]).unwrap().sequence, 6);
-    // A wrong bit in what it begins with.
+    // A wrong bit in its magic.
     torn = newer.clone();
     torn[3] ^= 0x10;
     assert_eq!(newest(&torn).unwrap().sequence, 6);
-    // A file system that somebody has made there, though the second is left.
+    // A new file system there, though the second copy is left.
     torn[1080..1082].copy_from_slice(b"\x53\xef");
     assert!(matches!(newest(&torn), Err(SuperblockError::Foreign(_))));
     let legible = Pair::<LogSuperblock>::legible([Some(&torn), Some(&older)]);

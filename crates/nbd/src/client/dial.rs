@@ -1,4 +1,4 @@
-//! Getting a session with the server, and whether it is as an earlier one.
+//! Sessions with the server: how to get one, and the comparison with an earlier one.
 
 use super::negotiate::negotiate;
 use super::options::Options;
@@ -20,7 +20,7 @@ pub(super) enum Wire<S> {
 }
 
 impl<S> Wire<S> {
-    /// What was agreed.
+    /// The agreed session.
     pub(super) fn session(&self) -> Session {
         match self {
             Wire::Plain(_, _, session) | Wire::Secure(_, _, session) => *session,
@@ -86,8 +86,8 @@ async fn shake<S: Stream>(env: &Env, stream: Rc<S>, options: &Options) -> IoResu
     }
 }
 
-/// An export that has changed its shape is another export. Numbers that are of one session, and
-/// what is advice, may differ, and one that has grown has all that it had.
+/// Refuses an export of another shape: smaller, coarser, or with other features. Numbers of one
+/// session and advice may differ. A larger export still has all earlier bytes.
 pub(super) fn check_same(first: &Session, now: &Session) -> IoResult {
     if first.size_bytes > now.size_bytes {
         let what = format!(
@@ -154,7 +154,7 @@ mod tests {
                 }
             }
         }
-        // A cache that its disk may lose is to be flushed from the first write on.
+        // A cache that its disk may lose has to be flushed from the first write on.
         let safe = Session {
             flags: USED & !flag::SEND_FLUSH,
             ..first

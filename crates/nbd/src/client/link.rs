@@ -1,8 +1,8 @@
 //! The connection to the server: kept up, and requests passed over it.
 //!
 //! One task, the keeper, connects, reads replies, and connects again; one task
-//! a connection sends. Requests wait in [`Link::ask`], also while a third task finds out whether
-//! a later connection leads to the same export.
+//! a connection sends. Requests wait in [`Link::ask`], also while a third task checks
+//! that a later connection leads to the same export.
 
 use super::dial::{Wire, check_same, connect};
 use super::options::{Options, Recognised};
@@ -20,7 +20,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
-/// How the connection is.
+/// State of the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Health {
     Up,
@@ -30,27 +30,27 @@ enum Health {
     GivenUp,
 }
 
-/// Looks at what a link is connected to.
+/// Check of the export that a link is connected to.
 pub(super) type Look = Rc<dyn Fn(Rc<Link>) -> Recognised>;
 
 pub(super) struct Link {
     pub(super) env: Env,
     pub(super) options: Options,
-    /// As agreed on the first connection.
+    /// The session of the first connection.
     pub(super) first: Session,
-    /// As agreed on the last one.
+    /// The session of the last connection.
     pub(super) session: Cell<Session>,
     health: Cell<Health>,
-    /// There is a connection, and its export is being looked at.
+    /// True while the export of a new connection is being recognised.
     looking: Cell<bool>,
-    /// Why what answered last is another export.
+    /// Reason for which the last server's export counts as another one.
     pub(super) other: RefCell<Option<String>>,
-    /// For how long the export has been sought.
+    /// Time without a connection, so far.
     sought: Cell<Nanos>,
     last_error: RefCell<Option<IoError>>,
     slots: RefCell<Slots>,
     frames: RefCell<VecDeque<Frame>>,
-    /// Something to send, or a reason to stop.
+    /// Notified of frames to send, or of a reason to stop.
     unsent: Signal,
     /// A slot is free, or `health` has changed.
     changed: Signal,
@@ -59,24 +59,23 @@ pub(super) struct Link {
     breaks: Signal,
     closed: Cell<bool>,
     progress: Cell<u64>,
-    /// Of the changes acknowledged, those that a flush has made durable or
-    /// whose loss has been noticed.
+    /// Of the acknowledged changes, those made durable by a flush, or noticed as lost.
     settled: Cell<u64>,
     /// Losses of a connection with changes not settled, and those reported.
     pub(super) losses: Cell<u64>,
     losses_reported: Cell<u64>,
 }
 
-/// What the two tasks of one connection share.
+/// State shared by the two tasks of one connection.
 #[derive(Default)]
 struct Connection {
-    /// It must end.
+    /// The connection must end.
     broken: Cell<bool>,
-    /// Its sender has ended.
+    /// The sender has ended.
     sent: Cell<bool>,
 }
 
-/// What a flush covers, taken when it begins.
+/// Changes that a flush covers, counted when the flush begins.
 #[derive(Clone, Copy)]
 pub(super) struct Covered {
     acknowledged: u64,
@@ -120,15 +119,15 @@ impl Link {
         Ok((link, session))
     }
 
-    /// Ends the connection once what is in flight has been sent.
+    /// Ends the connection once the requests in flight have been sent.
     pub(super) fn close(&self) {
         self.closed.set(true);
         self.breaks.notify();
         self.unsent.notify();
     }
 
-    /// Asks once; waits for a connection and a free slot first. What `recognises` an export
-    /// asks it before all others.
+    /// Sends a request once and waits for its answer; waits for a connection and a free slot first.
+    /// Requests that recognise the export (`recognises`) go before all others.
     pub(super) async fn ask(&self, ask: Ask, recognises: bool) -> Answer {
         let has_slot = || !self.slots.borrow().is_full();
         let ready = || match (recognises, self.health.get()) {
@@ -159,7 +158,7 @@ impl Link {
         waiting.answer().await
     }
 
-    /// Why requests wait or fail.
+    /// Reason for which requests wait or fail.
     pub(super) fn trouble(&self) -> Option<String> {
         match self.health.get() {
             Health::Up => None,
@@ -190,8 +189,8 @@ impl Link {
         self.changed.until_some(ended).await;
     }
 
-    /// What a flush that begins now covers. `Err` if the server may have
-    /// forgotten some of it; said once.
+    /// Begins a flush; returns the changes it covers. `Err`, once for each loss, if the server may
+    /// have forgotten some of them.
     pub(super) fn begin_flush(&self) -> IoResult<Covered> {
         let losses = self.losses.get();
         if self.losses_reported.replace(losses) != losses {
@@ -220,7 +219,7 @@ impl Link {
             self.losses.set(self.losses.get() + 1);
         }
         if self.looking.replace(false) {
-            // What was wrong with it before counts, and for how long.
+            // This connection was never up: an earlier error stays, and the time since.
             self.last_error.borrow_mut().get_or_insert(error);
         } else {
             *self.last_error.borrow_mut() = Some(error);
@@ -233,7 +232,7 @@ impl Link {
         self.changed.notify();
     }
 
-    /// The export answers, and is what it was.
+    /// Marks the connection as up: the export answers, and is the same as before.
     fn up(&self) {
         self.looking.set(false);
         self.sought.set(Nanos::ZERO);
@@ -242,9 +241,9 @@ impl Link {
         self.changed.notify();
     }
 
-    /// The export has been sought since `began`, at most for `limit`: what goes beyond an
-    /// attempt's own limits is time in which the process was paused. Requests that have waited
-    /// long enough fail.
+    /// Adds the time since `began`, at most `limit`, to the time without a connection. An attempt
+    /// has limits of its own: any time beyond `limit` is time in which the process was paused.
+    /// Requests that have waited long enough fail.
     fn has_sought(&self, began: Nanos, limit: Nanos) {
         let took = self.env.timer.now().since(began);
         self.sought.set(self.sought.get() + took.min(limit));
@@ -275,7 +274,7 @@ fn forgotten() -> IoError {
     IoError::new(Kind::Gone, what)
 }
 
-/// A wait for an answer; the slot is given up with it.
+/// A wait for an answer; a dropped wait abandons its slot.
 struct Waiting<'a> {
     link: &'a Link,
     cookie: Option<u64>,
@@ -333,8 +332,7 @@ async fn keep<C: Connector>(
     }
 }
 
-/// Finds out whether a connection leads to the export that the link is of, and breaks off one
-/// that does not.
+/// Checks that a connection leads to the link's export, and breaks off one that does not.
 async fn recognise(link: Rc<Link>, this: Rc<Connection>, looked: Recognised) {
     let (timer, limit) = (&link.env.timer, link.options.connect_timeout);
     let began = timer.now();
@@ -382,7 +380,7 @@ async fn reconnect<C: Connector>(link: &Link, connector: &C) -> Option<Wire<C::S
     None
 }
 
-/// Passes requests and replies until the connection ends; why it did.
+/// Passes requests and replies until the connection ends; returns the reason.
 async fn converse<S: Stream>(
     link: &Rc<Link>,
     this: Rc<Connection>,
@@ -492,7 +490,7 @@ async fn watch(link: Weak<Link>, env: Env) {
         if owes && seen == Some(progress) && is_connected {
             link.break_off(&link.connection.borrow().clone());
         }
-        // A server that owed nothing starts afresh.
+        // A server without a pending reply gets the whole time again.
         seen = owes.then_some(progress);
     }
 }

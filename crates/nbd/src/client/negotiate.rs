@@ -5,7 +5,7 @@ use crate::protocol::client_handshake::{ClientHandshake, Step};
 use crate::protocol::session::Session;
 use block::{Env, IoError, IoResult, Kind};
 
-/// What a handshake needs to have happen.
+/// Carries out the steps of a handshake.
 pub(super) async fn negotiate<S: block::Stream>(
     handshake: &mut ClientHandshake,
     stream: &S,

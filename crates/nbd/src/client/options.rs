@@ -1,4 +1,4 @@
-//! How a client reaches its server.
+//! Options of a client: its server, its timeouts.
 
 use crate::tls::Dialer;
 use block::{Address, BoxDevice, IoResult, Nanos};
@@ -6,40 +6,41 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-/// Why an export is another than it was; `None` if nothing says so, `Err` if that cannot be seen.
+/// Reason for which an export is another than before. `None` if there is no sign of that, `Err` if
+/// the check fails.
 pub type Recognised = Pin<Box<dyn Future<Output = IoResult<Option<String>>>>>;
 /// Looks at the export behind a device.
 pub type Recognise = Rc<dyn Fn(BoxDevice) -> Recognised>;
 
-/// Where a client connects to, and its timeouts.
+/// The server of a client, and its timeouts.
 #[derive(Clone)]
 pub struct Options {
     /// The server.
     pub address: Address,
     /// The export; empty for the server's default.
     pub export: String,
-    /// Whom to trust. With it, a server without TLS is refused.
+    /// The authority to trust. When set, a server without TLS is refused.
     pub tls: Option<Dialer>,
     /// Requests in flight; more wait.
     pub requests_max: u32,
     /// Time to connect and negotiate.
     pub connect_timeout: Nanos,
-    /// A server that owes a reply and sends nothing for this time is taken for
-    /// lost, at the latest after twice of it.
+    /// A server that owes a reply and sends nothing for this time counts as lost, at the latest
+    /// after twice this time.
     pub reply_timeout: Nanos,
     /// The first pause before connecting again; each is twice the last.
     pub retry_pause: Nanos,
     /// The longest pause before connecting again.
     pub retry_pause_max: Nanos,
-    /// How long requests wait for a lost connection before they fail. It is
-    /// sought all the same, and later requests succeed once it is back.
+    /// Longest wait of a request for a lost connection. The client keeps connecting, and later
+    /// requests succeed once the connection is back.
     pub give_up_after: Nanos,
-    /// How often one request is asked before it fails.
+    /// Number of times that one request is sent before it fails.
     pub attempts_max: u32,
     /// Ask again for a write that forces unit access when its connection was lost. The
     /// server may still carry out the first, and undo a later write to the same place.
     pub repeat_durable_writes: bool,
-    /// Asked of each connection but the first, before any other request goes by it.
+    /// Check of each connection but the first, before any other request goes by that connection.
     pub recognise: Option<Recognise>,
 }
 
@@ -62,7 +63,7 @@ impl Options {
         }
     }
 
-    /// What errors and reports call the device.
+    /// Name of the device in errors and reports.
     pub(super) fn name(&self) -> String {
         match &self.address {
             Address::Unix(path) => format!("nbd+unix:{path}/{}", self.export),

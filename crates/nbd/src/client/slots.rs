@@ -1,9 +1,9 @@
-//! Requests in flight and who waits for each.
+//! Requests in flight and the waiter of each.
 //!
 //! Invariants:
 //!   - a cookie is used for one request, so a late or repeated reply is noticed;
-//!   - a buffer stays in its slot until the request has ended, even if nobody
-//!     waits for it any more.
+//!   - a buffer stays in its slot until the request has ended, even if its waiter
+//!     has gone.
 
 use crate::protocol::coverage::Coverage;
 use crate::protocol::errno::Errno;
@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 /// Extents kept of one answer; the rest is asked for again.
 const EXTENTS_MAX: usize = 4096;
 
-/// A request, with what it carries.
+/// A request and its data.
 pub(super) struct Ask {
     cmd: u16,
     flags: u16,
@@ -26,7 +26,7 @@ pub(super) struct Ask {
     pub(super) buf: Option<Buf>,
     /// Sent by a write.
     pub(super) payload: Option<Shared>,
-    /// It fails if its connection is lost.
+    /// The request fails if its connection is lost.
     pub(super) once: bool,
 }
 
@@ -43,7 +43,7 @@ impl Ask {
         }
     }
 
-    /// As it goes onto the wire.
+    /// The request in the form of the wire.
     pub(super) fn request(&self, cookie: u64) -> Request {
         Request {
             flags: self.flags,
@@ -76,15 +76,15 @@ impl Ask {
     }
 }
 
-/// Why a request did not succeed.
+/// Reason for the failure of a request.
 pub(super) enum Failure {
-    /// The connection ended first: whether it was carried out is unknown.
+    /// The connection ended first: the request may or may not have been carried out.
     Lost,
-    /// It was answered, or given up, with this error.
+    /// The request was answered, or given up, with this error.
     Reported(IoError),
 }
 
-/// A request and how it ended.
+/// A request and its outcome.
 pub(super) struct Answer {
     pub(super) ask: Ask,
     pub(super) extents: Vec<(u32, u32)>,
@@ -138,13 +138,13 @@ impl Slots {
         self.slots.iter().filter(waiting).count()
     }
 
-    /// Whether changes that nobody waits for any more are still to be answered.
+    /// True while changes without a waiter are in flight.
     pub(super) fn has_abandoned_changes(&self) -> bool {
         let mut in_flight = self.slots.iter().filter_map(|s| s.in_flight.as_ref());
         in_flight.any(|i| i.abandoned && i.ask.is_change())
     }
 
-    /// Keeps `ask` until it is answered; the cookie to ask it under.
+    /// Keeps `ask` until its answer; returns the cookie for its request.
     pub(super) fn begin(&mut self, ask: Ask) -> u64 {
         let index = self.free.pop().expect("the caller waits for a free slot");
         let slot = &mut self.slots[index as usize];
@@ -181,7 +181,7 @@ impl Slots {
         slot.in_flight.take().expect("a request in flight")
     }
 
-    /// What was asked under a cookie, for [`crate::protocol::replies`].
+    /// The request under a cookie, for [`crate::protocol::replies`].
     pub(super) fn pending(&self, cookie: u64) -> Option<Pending> {
         self.find(cookie).map(|i| i.ask.pending())
     }
@@ -252,7 +252,7 @@ impl Slots {
         }
     }
 
-    /// Ends everything in flight: the connection is gone.
+    /// Ends all requests in flight: the connection is gone.
     pub(super) fn lose(&mut self) {
         for index in 0..self.slots.len() {
             let slot = &self.slots[index];
@@ -278,7 +278,7 @@ impl Slots {
         })
     }
 
-    /// Nobody waits for this request any more.
+    /// Marks a request as having no waiter.
     pub(super) fn abandon(&mut self, cookie: u64) {
         let slot = self.slot(cookie);
         if slot.outcome.is_some() {

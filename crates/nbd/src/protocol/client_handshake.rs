@@ -2,7 +2,7 @@
 //! last resort for old servers.
 //!
 //! Invariants:
-//!   - with TLS asked for, no name and no other option is sent before it;
+//!   - if TLS is required, no name and no other option is sent before TLS;
 //!   - at most [`REPLY_BYTES_MAX`] bytes are held, and a server that answers
 //!     one option for ever is given up after [`REPLIES_MAX`] replies.
 
@@ -20,7 +20,7 @@ pub const REPLY_BYTES_MAX: usize = 2 * STRING_BYTES_MAX;
 /// Replies to one option before the server is given up.
 pub const REPLIES_MAX: u32 = 256;
 
-/// What to do after a call of [`ClientHandshake::feed`].
+/// The next action after a call of [`ClientHandshake::feed`].
 ///
 /// In every case the bytes in `out` are sent first.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -98,7 +98,7 @@ impl ClientHandshake {
         })
     }
 
-    /// Takes bytes off `input` and appends what is to be sent to `out`.
+    /// Takes bytes off `input` and appends the bytes to send to `out`.
     ///
     /// `Err`: the server refused or broke the protocol; close the stream.
     pub fn feed(&mut self, input: &mut &[u8], out: &mut Vec<u8>) -> IoResult<Step> {
@@ -109,7 +109,7 @@ impl ClientHandshake {
         step
     }
 
-    /// TLS is up: goes on with the next option.
+    /// Continues with the next option, now that TLS is up.
     pub fn encrypted(&mut self, out: &mut Vec<u8>) {
         assert!(matches!(self.state, State::Tls), "TLS was not asked for");
         self.send(option::STRUCTURED_REPLY, &[], out);

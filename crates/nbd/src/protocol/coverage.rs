@@ -1,23 +1,23 @@
-//! Which bytes of a read have been answered.
+//! The bytes of a read that have been answered.
 //!
-//! A structured reply may come in pieces in any order. A server that repeats
-//! one piece and leaves out another must not pass stale memory off as data, so
-//! the pieces are accounted for, not only counted.
+//! A structured reply may come in pieces in any order. A server that repeats one
+//! piece and leaves out another must not pass stale memory off as data, so the
+//! pieces are accounted for, not only counted.
 
 /// The answered parts of one request of `len` bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
-    /// Everything before this is answered.
+    /// All bytes before this one are answered.
     prefix: u32,
-    /// Answered pieces `[start, end)` beyond it: sorted, neither touching nor
-    /// overlapping. Empty as long as the server answers in order.
+    /// Answered pieces `[start, end)` beyond the prefix: sorted, neither touching nor overlapping.
+    /// Empty as long as the server answers in order.
     islands: Vec<(u32, u32)>,
 }
 
-/// Why a piece is not taken.
+/// Reason for the refusal of a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadPiece {
-    /// It overlaps an earlier piece.
+    /// The piece overlaps an earlier one.
     Overlap,
     /// The answer is scattered into more pieces than [`ISLANDS_MAX`].
     Scattered,
@@ -61,7 +61,7 @@ impl Coverage {
         Ok(())
     }
 
-    /// Whether all of the first `len` bytes are answered.
+    /// True if all of the first `len` bytes are answered.
     pub fn is_whole(&self, len: u32) -> bool {
         self.prefix == len
     }

@@ -47,7 +47,7 @@ impl Errno {
         }
     }
 
-    /// What a client of this server gets.
+    /// The error value that this server sends for a kind.
     pub const fn from_kind(kind: Kind) -> Errno {
         match kind {
             Kind::Invalid => Errno::Inval,
@@ -58,7 +58,7 @@ impl Errno {
         }
     }
 
-    /// What a caller of the client gets.
+    /// The kind that a caller of the client gets.
     pub const fn kind(self) -> Kind {
         match self {
             Errno::Perm => Kind::ReadOnly,

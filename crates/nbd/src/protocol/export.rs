@@ -1,4 +1,4 @@
-//! What the handshake says about an export.
+//! The description of an export in the handshake.
 
 use super::wire::{STRING_BYTES_MAX, flag};
 use std::fmt;
@@ -12,20 +12,20 @@ pub struct ExportInfo {
     description: Box<str>,
     /// Size in bytes.
     pub size_bytes: u64,
-    /// What the export can do.
+    /// Abilities of the export.
     pub features: Features,
     /// Block sizes.
     pub block: BlockSizes,
 }
 
-/// What an export can do, beyond reading.
+/// Abilities of an export, beyond reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Features {
     /// Writes are refused.
     pub read_only: bool,
     /// The medium prefers sequential access.
     pub rotational: bool,
-    /// TRIM does something.
+    /// TRIM has an effect.
     pub trim: bool,
     /// A flush covers every connection.
     pub multi_conn: bool,
@@ -39,13 +39,13 @@ pub struct BlockSizes {
     /// The minimum that is offered to clients, at least `min`. Partition tables and file systems on
     /// a disk with larger blocks count in these.
     pub min_offered: u32,
-    /// What is fast.
+    /// The block size for speed.
     pub preferred: u32,
     /// The longest payload of one request.
     pub payload_max: u32,
 }
 
-/// Why a string cannot be sent over the protocol.
+/// Reason for which a string cannot be sent over the protocol.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadString {
     what: &'static str,

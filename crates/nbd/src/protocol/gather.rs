@@ -1,6 +1,6 @@
 //! Collects a message of known size from a stream split anywhere.
 
-/// Up to `N` bytes of a message whose rest has not arrived.
+/// The first bytes of an incomplete message, up to `N`.
 #[derive(Clone, Debug)]
 pub struct Gather<const N: usize> {
     held: [u8; N],
@@ -29,8 +29,8 @@ impl<const N: usize> Gather<N> {
         self.take_first(N, input)
     }
 
-    /// The next `want` bytes (`want <= N`) at the front of an array whose rest
-    /// is unspecified; the same `want` again until they have all arrived.
+    /// The next `want` bytes (`want <= N`) at the front of an array; its further bytes are
+    /// unspecified. A caller asks for the same `want` until all bytes have arrived.
     pub fn take_first(&mut self, want: usize, input: &mut &[u8]) -> Option<[u8; N]> {
         let n = input.len().min(want - self.len);
         let (part, rest) = input.split_at(n);
@@ -44,7 +44,7 @@ impl<const N: usize> Gather<N> {
         Some(self.held)
     }
 
-    /// Whether part of a message is held.
+    /// True if part of a message is held.
     pub fn is_partial(&self) -> bool {
         self.len > 0
     }

@@ -3,8 +3,8 @@
 /// Characters of a peer's text that are shown.
 const CHARS_MAX: usize = 256;
 
-/// `text` of a peer in one line of printable characters: all others are escaped, and what
-/// exceeds [`CHARS_MAX`] characters is left out.
+/// `text` of a peer in one line of printable characters: all others are escaped. Text beyond
+/// [`CHARS_MAX`] characters is left out.
 pub fn printable(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let mut shown = String::new();

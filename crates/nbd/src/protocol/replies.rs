@@ -5,17 +5,17 @@
 //!   - data, holes and extents lie inside that request's range;
 //!   - `End` comes once for each request, after everything else of it.
 //!
-//! Not here: whether the pieces of a read cover it ([`super::coverage`]).
+//! Not here: a check that the pieces cover all of a read ([`super::coverage`]).
 
 use super::gather::Gather;
 use super::printable::printable;
 use super::reply::{ReplyHead, ReplyHeads};
 use super::wire::{STRING_BYTES_MAX, chunk};
 
-/// What the caller asked for under a cookie.
+/// The caller's request under a cookie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pending {
-    /// Whether data, extents or neither are expected.
+    /// Kind of the expected answer: data, extents or neither.
     pub wants: Wants,
     /// Byte offset in the export.
     pub offset: u64,
@@ -23,7 +23,7 @@ pub struct Pending {
     pub len: u32,
 }
 
-/// What a request is answered with.
+/// Kind of the answer to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wants {
     /// The data of a READ.
@@ -72,7 +72,7 @@ pub enum Event<'a> {
         cookie: u64,
         /// The error value, not 0.
         code: u32,
-        /// What the server says about it; may be empty.
+        /// The server's message about the error; may be empty.
         message: String,
     },
     /// The answer is complete.
@@ -82,7 +82,7 @@ pub enum Event<'a> {
     },
 }
 
-/// What a server did that it must not. The connection has to be dropped.
+/// A server's violation of the protocol. The connection has to be dropped.
 pub type Violation = &'static str;
 
 #[derive(Clone, Debug)]
@@ -135,7 +135,7 @@ impl Chunk {
         }
     }
 
-    /// Bytes of the chunk that are gathered before it means anything.
+    /// Length of the chunk's fixed part, gathered before anything is decoded.
     fn fixed_bytes(&self) -> u32 {
         match self.kind {
             chunk::OFFSET_DATA => 8,
@@ -169,7 +169,7 @@ impl Chunk {
         Ok(())
     }
 
-    /// Where `[offset, offset + len)` lies in the request.
+    /// Offset of `[offset, offset + len)` in the request.
     fn place(&self, offset: u64, len: u32) -> Result<u32, Violation> {
         let at = offset.wrapping_sub(self.pending.offset);
         if at > u64::from(self.pending.len) || u64::from(len) > u64::from(self.pending.len) - at {
@@ -201,7 +201,7 @@ impl Replies {
 
     /// The next event, taken off `input`; `None` once `input` is used up.
     ///
-    /// `pending` returns what was asked under a cookie, or that nothing was.
+    /// `pending` returns the request under a cookie, or `None`.
     pub fn next<'a>(
         &mut self,
         input: &mut &'a [u8],
@@ -368,7 +368,7 @@ impl Replies {
         }
     }
 
-    /// Acts on the fixed part of a chunk, whose `left` no longer counts it.
+    /// Acts on the fixed part of a chunk; `left` no longer counts that part.
     fn fixed(
         &mut self,
         chunk: Chunk,

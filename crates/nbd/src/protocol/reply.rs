@@ -34,7 +34,7 @@ pub fn chunk(flags: u16, kind: u16, cookie: u64, len: u32) -> [u8; CHUNK_BYTES] 
     wire
 }
 
-/// What precedes `len` bytes of data in a structured reply.
+/// The header before `len` bytes of data in a structured reply.
 #[inline]
 pub fn data_head(flags: u16, cookie: u64, offset: u64, len: u32) -> [u8; DATA_HEAD_BYTES] {
     let mut wire = [0; DATA_HEAD_BYTES];
@@ -103,7 +103,7 @@ pub struct ReplyHeads {
     chunk: Option<(u16, u16, u64)>,
 }
 
-/// The stream holds something that is no reply; its framing is lost.
+/// The bytes in the stream are no reply; its framing is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LostFraming;
 

@@ -2,7 +2,7 @@
 
 use super::wire::{REQUEST_BYTES, REQUEST_MAGIC};
 
-/// A request as it stands on the wire, before anything in it is trusted.
+/// A request as on the wire; nothing in it is trusted yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Request {
     /// Command flags, see [`super::wire::cmd_flag`].
@@ -18,8 +18,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// Reads a request; `None` if the magic is wrong, after which the stream
-    /// has lost its framing and nothing on it can be trusted.
+    /// Reads a request; `None` if the magic is wrong: the stream has then lost its framing, and no
+    /// later byte can be trusted.
     #[inline]
     pub fn parse(wire: &[u8; REQUEST_BYTES]) -> Option<Request> {
         let word = |at: usize| u64::from_be_bytes(*wire[at..].first_chunk().expect("in bounds"));

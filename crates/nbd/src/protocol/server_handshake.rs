@@ -5,8 +5,8 @@
 //!     exactly one final reply ("Fixed newstyle negotiation");
 //!   - at most [`OPTION_BYTES_MAX`] bytes are held; a longer option is skipped
 //!     as it arrives and refused;
-//!   - what was agreed before STARTTLS counts for nothing after it, so that
-//!     nobody between the two can have agreed it.
+//!   - an agreement from before STARTTLS counts for nothing after it: an attacker
+//!     between the two peers may have made it.
 //!
 //! Not here: time limits and the number of connections (`serve`).
 
@@ -20,24 +20,24 @@ use super::wire::{
 
 /// The longest option data that is looked at: two strings and some queries.
 pub const OPTION_BYTES_MAX: usize = 16 << 10;
-/// Options a client may send before it is taken for a nuisance.
+/// Number of options from one client before the server ends the handshake.
 pub const OPTIONS_MAX: u32 = 64;
 /// The id under which `base:allocation` is selected.
 pub const ALLOCATION_ID: u32 = 1;
 
-/// Whether a client may or must use TLS ("Server-side requirements").
+/// Use of TLS by clients: forbidden, allowed or required ("Server-side requirements").
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TlsPolicy {
     /// NOTLS: STARTTLS is refused.
     #[default]
     Off,
-    /// SELECTIVETLS with no export that needs it.
+    /// SELECTIVETLS; no export requires TLS.
     Optional,
-    /// FORCEDTLS: nothing but STARTTLS and ABORT before it.
+    /// FORCEDTLS: nothing but STARTTLS and ABORT before TLS.
     Required,
 }
 
-/// What to do after a call of [`ServerHandshake::feed`].
+/// The next action after a call of [`ServerHandshake::feed`].
 ///
 /// In every case the bytes in `out` are sent first.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,11 +46,11 @@ pub enum Step {
     More,
     /// An option was answered; feed the rest of the input.
     Answered,
-    /// Begin TLS with the rest of the input, then feed what it decrypts.
+    /// Begin TLS with the rest of the input, then feed the decrypted bytes.
     StartTls,
     /// The export at this index in `exports` was chosen; requests follow.
     Transmit(usize, Session),
-    /// Close; the text says why, for the log.
+    /// Close; the text is the reason, for the log.
     Close(&'static str),
 }
 

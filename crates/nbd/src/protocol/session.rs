@@ -1,4 +1,4 @@
-//! What was agreed in the handshake, and which requests it admits.
+//! The outcome of the handshake, and the requests that it admits.
 
 use super::errno::Errno;
 use super::request::Request;
@@ -7,8 +7,7 @@ use block::Fua;
 
 /// The largest payload this crate sends or accepts, in bytes.
 ///
-/// 32 MiB is what clients assume when no block size is negotiated ("Block size
-/// constraints").
+/// Clients assume 32 MiB when no block size is negotiated ("Block size constraints").
 pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 
 /// The outcome of a handshake; both sides hold the same.
@@ -24,7 +23,7 @@ pub struct Session {
     pub allocation: Option<u32>,
     /// Offsets and lengths are multiples of this power of two.
     pub block_bytes_min: u32,
-    /// What is fast.
+    /// The block size for speed.
     pub block_bytes_preferred: u32,
     /// The longest payload of one request.
     pub payload_bytes_max: u32,
@@ -41,7 +40,7 @@ pub enum Command {
     Read { offset: u64, len: u32, df: bool },
     /// Write the payload that follows; its length is within the limit.
     Write { offset: u64, len: u32, fua: Fua },
-    /// Write zeroes; `keep_space` asks that they stay allocated.
+    /// Write zeroes; `keep_space` asks that the blocks stay allocated.
     Zero {
         offset: u64,
         len: u32,
@@ -54,13 +53,13 @@ pub enum Command {
     Flush,
     /// The range will be read soon.
     Cache { offset: u64, len: u32 },
-    /// Report what is allocated, in one extent if `one`.
+    /// Report the allocated parts, in one extent if `one`.
     BlockStatus { offset: u64, len: u32, one: bool },
-    /// Finish what is in flight and close; has no reply.
+    /// Finish the requests in flight and close; has no reply.
     Disconnect,
 }
 
-/// Why a request is refused. The payload of a refused write still follows.
+/// Reason for the refusal of a request. The payload of a refused write still follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refusal {
     /// The error to answer with.
@@ -352,7 +351,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a peer asks, what is admitted lies inside the export.
+        /// Any admitted request lies inside the export, whatever the peer asks.
         #[test]
         fn nothing_outside_the_export_is_admitted(cmd in 0u16..10, flags in 0u16..64, offset: u64, len: u32, near in any::<bool>()) {
             let s = session();

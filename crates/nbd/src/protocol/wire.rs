@@ -140,7 +140,7 @@ pub mod cmd {
     pub const CACHE: u16 = 5;
     /// Write zeroes.
     pub const WRITE_ZEROES: u16 = 6;
-    /// Report what is allocated.
+    /// Report the allocated parts.
     pub const BLOCK_STATUS: u16 = 7;
 }
 
@@ -162,7 +162,7 @@ pub mod cmd_flag {
 pub mod chunk {
     /// Flag: the last chunk of its reply.
     pub const DONE: u16 = 1 << 0;
-    /// Nothing but the flag.
+    /// A chunk with only its flag.
     pub const NONE: u16 = 0;
     /// Data at an offset.
     pub const OFFSET_DATA: u16 = 1;

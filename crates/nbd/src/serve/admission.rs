@@ -1,10 +1,10 @@
-//! What a connection may have asked for at a time, and whether it has a place.
+//! Bounds on the requests of a connection, and its place.
 //!
 //! Invariants:
-//!     `requests` counts from parsing to the last answer's being sent
+//!     `requests` counts from parsing until the last answer has been sent
 //!     the account counts the memory of those requests
-//!     a connection whose peer has closed its end has no place any more, though what it was
-//!     asked for is still carried out
+//!     a connection whose peer has closed its end has no place any more, though its
+//!     requests are still carried out
 
 use super::credit::{Account, Credits};
 use super::limits::Limits;
@@ -18,13 +18,13 @@ use std::task::Poll;
 /// The longest piece.
 const PIECE_BYTES_MAX: usize = 1 << 20;
 
-/// Who is given back what was counted.
+/// The receiver of counts given back.
 pub(super) trait Release {
-    /// Counts no longer what was answered, or never will be.
+    /// Subtracts the count of an answer that was sent, or never will be.
     fn release(&self, load: Load);
 }
 
-/// What was counted for a request that has no job yet; uncounted when dropped.
+/// Count of a request that has no job yet; subtracted when dropped.
 pub(super) struct Admitted<'a, L: Release> {
     link: &'a L,
     load: Load,
@@ -38,7 +38,7 @@ impl<L: Release> Admitted<'_, L> {
         self.load.charge
     }
 
-    /// Leaves it counted: whoever answers the request gives it back.
+    /// Keeps the count: the answer to the request gives it back.
     pub(super) fn keep(mut self) {
         self.load = Load::default();
     }
@@ -65,10 +65,10 @@ pub(super) struct Admission<P> {
     pub(super) account: Account,
     requests: Cell<u32>,
     pub(super) room: Signal,
-    /// Whoever reads requests waits for room.
+    /// The reader of requests waits for room.
     waits: Cell<bool>,
     place: RefCell<Option<P>>,
-    /// Whether the peer has closed its end.
+    /// True when the peer has closed its end.
     peer_closed: RefCell<Option<Box<dyn Fn() -> bool>>>,
 }
 
@@ -89,34 +89,34 @@ impl<P> Admission<P> {
         self.requests.get() == 0
     }
 
-    /// Counts no longer what was answered, or never will be.
+    /// Subtracts the count of an answer that was sent, or never will be.
     pub(super) fn release(&self, load: Load) {
         self.requests.set(self.requests.get() - load.requests);
         self.account.release(load.charge as usize);
         self.room.notify();
     }
 
-    /// Nothing is left to do.
+    /// Ends the connection's account: no request is left.
     pub(super) fn end(&self) {
         self.account.close();
         self.place.take();
         self.peer_closed.take();
     }
 
-    /// Whether the peer has closed its end unseen, since who reads waits for room.
+    /// True if the peer has closed its end unseen, since the reader waits for room.
     pub(super) fn is_closed_unseen(&self) -> bool {
         let closed = self.peer_closed.borrow();
         self.waits.get() && closed.as_ref().is_some_and(|closed| closed())
     }
 
-    /// Has the connection its place from now on, with buffers of `fixed` bytes.
+    /// Gives the connection its place, and buffers of `fixed` bytes.
     pub(super) fn enter(&self, place: P, fixed: usize, peer_closed: Box<dyn Fn() -> bool>) {
         *self.place.borrow_mut() = Some(place);
         *self.peer_closed.borrow_mut() = Some(peer_closed);
         self.account.enter(fixed);
     }
 
-    /// The peer asks for nothing more: others may have its place.
+    /// Gives the place back to others: the peer sends no more requests.
     pub(super) fn leave(&self) {
         if self.place.borrow().is_some() && self.account.leave() {
             self.place.take();

@@ -18,7 +18,7 @@ use crate::until_stopped::until_stopped;
 use block::{Buf, Device, Fua, IoResult, Nanos, PAGE_BYTES, Pool, Stream};
 use std::rc::Rc;
 
-/// Why a connection ended, where that is worth a line in the log.
+/// Reason for a connection's end, if worth a line in the log.
 type Ending = Option<String>;
 
 /// Serves a stream to its end.
@@ -35,7 +35,7 @@ pub(super) async fn run<D: Device, S: Stream>(
     match ending {
         Some(ending) => ending,
         None => {
-            // What is in flight is still carried out.
+            // Requests in flight are still carried out.
             link.finish();
             link.leave();
             link.drained().await;
@@ -125,10 +125,10 @@ async fn timed<D: Device, T>(
     }
 }
 
-/// An export, what was agreed about it, and a place to use it.
+/// An export, the session agreed for it, and a place to use it.
 type Chosen<D> = (Rc<Export<D>>, Session, Place);
 
-/// How a connection came, which matters until its handshake has ended.
+/// The listener of a connection, and its handshake: needed until the handshake has ended.
 pub(super) struct Entry {
     pub(super) door: Rc<Door>,
     #[expect(dead_code, reason = "held for its drop")]
@@ -227,7 +227,7 @@ async fn transmit<D: Device, S: Stream>(
     drop(reader);
     link.finish();
     link.shrink(fixed - INBOX_BYTES);
-    // What was asked for is carried out, however long that takes.
+    // The received requests are carried out, however long that takes.
     link.leave();
     link.drained().await;
     match ending {
@@ -375,7 +375,7 @@ impl<D: Device, S: Stream> Reader<D, S> {
         }
     }
 
-    /// Receives a write's payload, in parts if it is long.
+    /// Receives a write's payload, in parts if the payload is long.
     async fn write(&mut self, cookie: u64, offset: u64, len: u32, fua: Fua) -> IoResult {
         let link = self.link.clone();
         let mut rest = None;
@@ -431,8 +431,8 @@ impl<D: Device, S: Stream> Reader<D, S> {
         received
     }
 
-    /// Skips the payload, if there is one, and answers with an error: a client may not look for an
-    /// answer before it has sent all of its request.
+    /// Skips the payload, if there is one, and answers with an error. A client may not look for an
+    /// answer before the end of its own request.
     async fn refuse(&mut self, request: &Request, refusal: Refusal) -> IoResult {
         self.server.count(|s| s.errors += 1);
         self.skip_payload(request).await?;

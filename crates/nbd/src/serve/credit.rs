@@ -1,38 +1,38 @@
-//! Memory for connections: each is guaranteed a little, and what is left is lent out in
+//! Memory for connections: each is guaranteed a little, and the rest is lent out in
 //! shares that shrink as connections come.
 //!
 //! Invariants:
-//!     what all connections use <= the memory of the server
+//!     memory used by all connections <= the memory of the server
 //!     a connection with a place has its guaranteed memory, whatever others have borrowed
 //!     a connection borrows an equal share at the most, and an eighth of all
 //!
-//! One that has given its place back borrows all that it uses, so that the guaranteed
-//! memory is there for who takes the place.
+//! A connection that has given its place back borrows all memory that it uses. The
+//! guaranteed memory is then free for the next one in the place.
 
 use super::limits::{GUARANTEED_BYTES, Limits};
 use block::Signal;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// A connection borrows this part of what is lent out, at the most.
+/// A connection borrows this fraction of the lent memory, at the most.
 const PART: usize = 8;
 
 /// The memory of a server.
 pub(super) struct Credits {
-    /// What can be lent in all, and what is.
+    /// Bytes that can be lent in all, and bytes that are.
     common: usize,
     lent: Cell<usize>,
     members: Cell<usize>,
-    /// How much one connection may borrow now.
+    /// Bytes that one connection may borrow now.
     share: Cell<usize>,
-    /// Something that was lent has come back, or shares have grown.
+    /// Notified when lent memory has come back, or shares have grown.
     returned: Signal,
 }
 
-/// What one connection uses.
+/// Memory of one connection.
 pub(super) struct Account {
     credits: Rc<Credits>,
-    /// Its buffers, whatever it is asked for.
+    /// Size of the buffers, whatever the requests.
     fixed: Cell<usize>,
     used: Cell<usize>,
     has_place: Cell<bool>,
@@ -56,7 +56,7 @@ impl Credits {
         self.returned.notify();
     }
 
-    /// An account whose buffers take `fixed` bytes. It has no place yet.
+    /// An account with buffers of `fixed` bytes; without a place yet.
     pub(super) fn account(self: &Rc<Self>) -> Account {
         Account {
             credits: self.clone(),
@@ -68,7 +68,7 @@ impl Credits {
 }
 
 impl Account {
-    /// It has a place from now on, and buffers of `fixed` bytes.
+    /// Gives the connection a place, and buffers of `fixed` bytes.
     pub(super) fn enter(&self, fixed: usize) {
         assert!(fixed < GUARANTEED_BYTES && !self.has_place.replace(true));
         self.fixed.set(fixed);
@@ -77,19 +77,19 @@ impl Account {
         credits.share_out();
     }
 
-    /// Its buffers take `fixed` bytes now, which is less.
+    /// Shrinks the buffers to `fixed` bytes.
     pub(super) fn shrink(&self, fixed: usize) {
         assert!(fixed <= self.fixed.get());
         self.lend(self.used.get(), fixed, self.has_place.get());
     }
 
-    /// Gives its place back: what it uses is borrowed now. False if so much is not to
-    /// be had; it keeps the place then.
+    /// Gives the place back: all memory used is borrowed from then on. False, and the place stays,
+    /// if that much cannot be borrowed.
     pub(super) fn leave(&self) -> bool {
         let credits = &self.credits;
         let more = self.borrowed(self.used.get(), self.fixed.get(), false)
             - self.borrowed(self.used.get(), self.fixed.get(), true);
-        // It may go on with a small request at a time, as before.
+        // The connection may go on with a small request at a time, as before.
         let enough = credits.common >= 2 * GUARANTEED_BYTES;
         if !enough || credits.lent.get() + more > credits.common {
             return false;
@@ -100,7 +100,7 @@ impl Account {
         true
     }
 
-    /// What it has for requests without borrowing.
+    /// Memory for requests without borrowing.
     #[inline]
     fn own(&self, fixed: usize, has_place: bool) -> usize {
         match has_place {
@@ -131,7 +131,7 @@ impl Account {
         }
     }
 
-    /// It uses nothing any more, and has no place.
+    /// Gives back all memory and the place.
     pub(super) fn close(&self) {
         self.lend(0, 0, self.has_place.get());
         if self.has_place.replace(false) {
@@ -141,14 +141,14 @@ impl Account {
         }
     }
 
-    /// What its requests may use now.
+    /// Memory that the connection's requests may use now.
     #[inline]
     pub(super) fn limit(&self) -> usize {
         self.own(self.fixed.get(), self.has_place.get()) + self.credits.share.get()
     }
 
-    /// What they may use in any case; a request for no more is taken once no other is
-    /// in flight.
+    /// Memory that the requests may use in any case; a request for no more is taken once no other
+    /// is in flight.
     #[inline]
     pub(super) fn sure(&self) -> usize {
         GUARANTEED_BYTES - self.fixed.get()
@@ -183,7 +183,7 @@ impl Account {
         self.lend(used, self.fixed.get(), self.has_place.get());
     }
 
-    /// Has the task that `waker` wakes look again when something has come back.
+    /// Wakes `waker` when memory has come back.
     pub(super) fn register(&self, waker: &std::task::Waker) {
         self.credits.returned.register(waker);
     }

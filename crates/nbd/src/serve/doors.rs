@@ -1,26 +1,26 @@
-//! Who may come in: places for connections and handshakes, shared out over listeners.
+//! Places for connections and handshakes, shared out over listeners.
 //!
 //! Invariants:
 //!     places taken <= `places_max`, handshakes under way <= `handshakes_max`
-//!     half of the places are set aside, an equal part for each listener, so that what
-//!     goes on at one keeps nobody out at another
+//!     half of the places are set aside, an equal part for each listener: the clients
+//!     of one listener keep no client of another out
 //!     a place is taken once a handshake has ended, so that a stranger never has one
 //!
-//! A handshake too many ends the oldest at the listener that has most of them: a sound
-//! one takes milliseconds, so that a flood of others does not keep it out.
+//! One handshake too many ends the oldest handshake at the listener that has most of them.
+//! A sound handshake takes milliseconds, so that a flood of others does not keep it out.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
-/// The doors of a server, whose connections are known by their `L`.
+/// The listeners of a server; each connection is an `L`.
 pub(super) struct Doors<L> {
     places_max: u32,
     handshakes_max: usize,
     all: RefCell<Vec<Weak<Door<L>>>>,
 }
 
-/// A listener, or what else brings streams.
+/// A listener, or another source of streams.
 pub(super) struct Door<L> {
     doors: Weak<Doors<L>>,
     taken: Cell<u32>,
@@ -45,7 +45,7 @@ impl<L> Doors<L> {
         })
     }
 
-    /// One more door, while it is held.
+    /// Adds a listener, until dropped.
     pub(super) fn open(self: &Rc<Self>) -> Rc<Door<L>> {
         let door = Rc::new(Door {
             doors: Rc::downgrade(self),
@@ -73,7 +73,7 @@ impl<L> Doors<L> {
         self.all.borrow().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Whether `door` may have one more place.
+    /// True if `door` may have one more place.
     fn has_room(&self, door: &Door<L>) -> bool {
         let doors = self.live();
         let own = self.places_max / 2 / doors.len().max(1) as u32;
@@ -97,7 +97,7 @@ impl<L> Doors<L> {
 }
 
 impl<L> Door<L> {
-    /// Begins a handshake; the one that has to end for it, if one has.
+    /// Begins a handshake; returns the handshake that has to end for it, if one has.
     pub(super) fn begin(self: &Rc<Self>, link: &Rc<L>) -> (Handshake<L>, Option<Rc<L>>) {
         let surplus = self.doors.upgrade().and_then(|doors| doors.surplus());
         self.handshakes.borrow_mut().push_back(link.clone());
@@ -154,7 +154,7 @@ mod tests {
         assert!(b.place().is_some(), "what is common is anybody's");
         drop((others, crowd));
         assert_eq!(doors.taken(), 0);
-        // What was set aside for a listener that is gone is there for the others.
+        // The places set aside for a removed listener are free for the others.
         drop((b, c));
         assert_eq!(
             std::iter::from_fn(|| a.place()).collect::<Vec<_>>().len(),
@@ -194,7 +194,7 @@ mod tests {
             under_way.push(handshake);
             assert_eq!(doors.handshakes(), 4);
         }
-        // Its own, once it has as many as the other.
+        // Its own oldest, once it has as many as the other.
         let (_handshake, surplus) = b.begin(&link());
         assert!(surplus.is_some());
         drop(under_way);

@@ -1,14 +1,14 @@
-//! Which failed flushes were reported to which clients of an export.
+//! Reports of failed flushes to the clients of an export.
 //!
-//! A device says once that it lost writes. Each client may have written them, so
+//! A device reports once that it lost writes. Each client may have written them, so
 //! each gets the failure once, by its own flush.
 //!
 //! Invariants:
 //!     a flush of the export failed while a client was connected ⟹ the next flush
 //!         of that client to end fails
-//!     a client left with writes that it had not flushed, or with a failure that
-//!         may not have reached it, and the writes may be lost ⟹ as many of the
-//!         clients that come later get it too, for it may be one of them
+//!     a client left with unflushed writes, or with a failure that may not have
+//!         reached it, and the writes may be lost ⟹ as many later clients get the
+//!         failure too, for one of them may be the same client
 
 use block::{FlushErrors, IoResult, Seen};
 use std::cell::{Cell, RefCell};
@@ -20,7 +20,7 @@ const ABSENT_MAX: usize = 1 << 16;
 #[derive(Default)]
 pub(super) struct Flushes {
     errors: FlushErrors,
-    /// What clients had seen that left with writes not flushed.
+    /// Failures seen by clients that left with unflushed writes.
     absent: RefCell<Vec<Absent>>,
     departures: Cell<u64>,
 }
@@ -34,10 +34,10 @@ struct Absent {
 #[derive(Default)]
 pub(super) struct Client {
     seen: Cell<Seen>,
-    /// Changes that were acknowledged, and how many of them a flush has covered.
+    /// Count of acknowledged changes, and of those that a flush has covered.
     acknowledged: Cell<u64>,
     flushed: Cell<u64>,
-    /// What it had seen before failures were reported that may not have reached it.
+    /// Failures seen before the reports that may not have reached the client.
     unconfirmed: Cell<Option<Seen>>,
 }
 
@@ -47,7 +47,7 @@ impl Client {
         self.acknowledged.set(self.acknowledged.get() + 1);
     }
 
-    /// It ends the connection in order, which it does once it has every answer.
+    /// The client ends the connection in order, hence has every answer.
     pub(super) fn ends_in_order(&self) {
         self.unconfirmed.set(None);
     }
@@ -94,7 +94,7 @@ impl Flushes {
         result
     }
 
-    /// A client has gone, and nothing of it is in flight.
+    /// Records that a client has gone; no request of it is in flight.
     pub(super) fn leave(&self, client: &Client) {
         let unflushed = || client.is_unflushed().then(|| client.seen.get());
         let Some(seen) = client.unconfirmed.get().or_else(unflushed) else {

@@ -1,14 +1,14 @@
-//! What is said of connections: peers choose how often something happens, so that only
-//! the first lines of a kind are said in each period, and then how many there were more.
+//! Log lines about connections. Peers choose the rate of such events. Only the first lines of a
+//! kind are logged in each period, then the number of further ones.
 
 use block::{LogLimiter, Timer};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What the server does to have something logged, one line without its end.
+/// Logs one line, without its end.
 pub type Log = Rc<dyn Fn(&str)>;
 
-/// What a line is about.
+/// Subject of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Topic {
     NotAccepted,
@@ -16,7 +16,7 @@ pub(super) enum Topic {
     Closed,
 }
 
-/// By topic.
+/// Descriptions of the topics, by topic.
 const TOPICS: [&str; 3] = [
     "NBD connections were not accepted",
     "NBD connections were refused",
@@ -48,7 +48,7 @@ impl Journal {
         }
     }
 
-    /// Ends the periods that are over, and says what was left out in them.
+    /// Ends the periods that are over, and logs the number of lines left out in each.
     pub(super) fn sum_up(&self) {
         let said = |topic: usize, more: u64| {
             let (what, period) = (TOPICS[topic], Limiter::PERIOD);

@@ -1,10 +1,10 @@
-//! Whether a connection goes on, and what its peer does.
+//! The life of a connection, and the progress of its peer.
 
 use block::Signal;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// How far a connection is in its life.
+/// State of a connection's life.
 #[derive(Default)]
 pub(super) struct Life {
     /// No more requests will come.
@@ -13,7 +13,7 @@ pub(super) struct Life {
     kill: Signal,
     /// Set when the export is withdrawn.
     withdrawn: RefCell<Option<Rc<Cell<bool>>>>,
-    /// The peer owes bytes, or to take some.
+    /// True while the peer owes bytes (`receiving`), or has to take some (`sending`).
     pub(super) receiving: Cell<bool>,
     pub(super) sending: Cell<bool>,
     progress: Cell<u32>,
@@ -21,16 +21,16 @@ pub(super) struct Life {
 }
 
 impl Life {
-    /// The peer did something.
+    /// The peer has made progress.
     pub(super) fn has_progressed(&self) {
         self.progress.set(self.progress.get().wrapping_add(1));
     }
 
-    /// Whether the peer has owed something since the last call.
+    /// True if the peer owes bytes, or a receive, and has made no progress since the last call.
     pub(super) fn has_stalled(&self) -> bool {
         let progress = self.progress.get();
         let same = self.progress_seen.replace(progress) == progress;
-        // A peer that owes nothing starts afresh.
+        // A peer that owes nothing gets the whole time again.
         let owes = self.receiving.get() || self.sending.get();
         if !owes {
             self.has_progressed();
@@ -38,7 +38,7 @@ impl Life {
         same && owes
     }
 
-    /// Marks it as killed; whether it was not before.
+    /// Marks the connection as killed; true the first time.
     pub(super) fn kill(&self, why: &'static str) -> bool {
         if self.killed.get().is_some() {
             return false;
@@ -47,17 +47,17 @@ impl Life {
         true
     }
 
-    /// Wakes who waits for its end.
+    /// Wakes the waiters for its end.
     pub(super) fn notify_killed(&self) {
         self.kill.notify();
     }
 
-    /// Waits until it is killed.
+    /// Waits until the connection is killed.
     pub(super) async fn is_killed(&self) {
         self.kill.until_some(|| self.killed.get().map(|_| ())).await;
     }
 
-    /// Why it was killed, if it was.
+    /// Reason for which the connection was killed, if that happened.
     pub(super) fn killed(&self) -> Option<&'static str> {
         self.killed.get()
     }
@@ -67,7 +67,7 @@ impl Life {
         *self.withdrawn.borrow_mut() = Some(withdrawn);
     }
 
-    /// Whether the export it serves has been withdrawn.
+    /// True if the connection's export has been withdrawn.
     pub(super) fn is_withdrawn(&self) -> bool {
         self.withdrawn.borrow().as_ref().is_some_and(|w| w.get())
     }

@@ -15,8 +15,8 @@ pub struct Limits {
     pub handshakes_max: u32,
     /// Requests of one connection that are not answered; more wait unread.
     pub requests_max: u32,
-    /// Memory for all connections, in bytes: [`Limits::reserved_bytes`], and what is lent
-    /// to those that are busy. Half of the pool at the most.
+    /// Memory for all connections, in bytes: [`Limits::reserved_bytes`], and the memory lent to
+    /// busy ones. Half of the pool at the most.
     pub memory_bytes_max: usize,
     /// The longest payload of one request, in bytes.
     pub payload_bytes_max: u32,
@@ -27,11 +27,11 @@ pub struct Limits {
     pub stall_timeout: Nanos,
 }
 
-/// What a connection is guaranteed: its buffers, and a small request at a time.
+/// Guaranteed memory of a connection: its buffers, and a small request at a time.
 pub(super) const GUARANTEED_BYTES: usize = 256 << 10;
 
-/// Connections at one time by default: what QEMU's server allows. nbdkit and
-/// nbd-server have no limit of their own.
+/// Connections at one time by default: the same as QEMU's server. nbdkit and nbd-server have no
+/// limit of their own.
 pub const CONNECTIONS_MAX: u32 = 100;
 
 impl Default for Limits {
@@ -51,7 +51,7 @@ impl Default for Limits {
 /// Bytes asked for in one receive of a handshake.
 pub(super) const HANDSHAKE_INBOX_BYTES: usize = PAGE_BYTES;
 
-/// The memory of a handshake: what is received, what is sent, and TLS.
+/// The memory of a handshake: the received bytes, the bytes to send, and TLS.
 const HANDSHAKE_BYTES: usize = HANDSHAKE_INBOX_BYTES + PAGE_BYTES + TLS_NARROW_BYTES;
 
 /// The most connections, with as many handshakes, that so much memory is enough for.
@@ -94,7 +94,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Memory that connections and handshakes have whatever others use, in bytes.
+    /// Memory that connections and handshakes have whatever the use by others, in bytes.
     pub fn reserved_bytes(&self) -> usize {
         self.connections_max as usize * GUARANTEED_BYTES
             + self.handshakes_max as usize * HANDSHAKE_BYTES

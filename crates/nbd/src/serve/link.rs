@@ -1,4 +1,4 @@
-//! What the tasks of one connection share.
+//! State shared by the tasks of one connection.
 //!
 //! Invariant: a request is counted until its last answer is sent, or dropped with the
 //! connection.
@@ -16,10 +16,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// What brings connections, and a place of one.
+/// A source of connections, and a place of one.
 pub(super) type Door = doors::Door<Link>;
 pub(super) type Place = doors::Place<Link>;
-/// What was counted for a request.
+/// Count of a request.
 pub(super) type Admitted<'a> = super::admission::Admitted<'a, Link>;
 
 pub(super) struct Link {
@@ -27,7 +27,7 @@ pub(super) struct Link {
     workers: Workers,
     replies: Replies,
     life: Life,
-    /// What it knows of its export's flushes.
+    /// The client's view of its export's flushes.
     pub(super) client: Client,
 }
 
@@ -52,23 +52,23 @@ impl Link {
         }
     }
 
-    /// Has the connection its place from now on, with buffers of `fixed` bytes.
+    /// Gives the connection its place, and buffers of `fixed` bytes.
     pub(super) fn enter(&self, place: Place, fixed: usize, peer_closed: Box<dyn Fn() -> bool>) {
         self.admission.enter(place, fixed, peer_closed);
     }
 
-    /// The peer asks for nothing more: others may have its place.
+    /// Gives the place back to others: the peer sends no more requests.
     pub(super) fn leave(&self) {
         self.admission.leave();
     }
 
-    /// Its buffers are shorter by so many bytes.
+    /// Shrinks the buffers by so many bytes.
     pub(super) fn shrink(&self, bytes: usize) {
         self.admission.account.shrink(bytes);
     }
 
-    /// Waits until one more request is within the limits, and counts it; `charge` returns
-    /// the memory that it takes in pieces of a length.
+    /// Waits until one more request is within the limits, and counts it; `charge` returns its
+    /// memory in pieces of a length.
     pub(super) async fn admit(&self, charge: impl Fn(u32) -> u32) -> Admitted<'_> {
         let admit = || self.try_admit(&charge);
         self.admission.when_room(admit).await
@@ -80,21 +80,21 @@ impl Link {
         self.admission.try_admit(self, charge)
     }
 
-    /// Waits until more memory of a request is within the limits, and counts it.
+    /// Waits until more memory of a request is within the limits, and counts that memory.
     pub(super) async fn charge(&self, charge: impl Fn(u32) -> u32) -> Admitted<'_> {
         let take = || self.admission.try_charge(self, &charge);
         self.admission.when_room(take).await
     }
 
-    /// Gives the place back if the peer has closed its end, which nobody sees who waits
-    /// for room.
+    /// Gives the place back if the peer has closed its end: a reader that waits for room does not
+    /// see that.
     pub(super) fn leave_if_closed(&self) {
         if self.life.finished.get() || self.admission.is_closed_unseen() {
             self.leave();
         }
     }
 
-    /// Nothing is left to do.
+    /// Ends the connection's account: no request is left.
     pub(super) fn end(&self) {
         self.admission.end();
     }
@@ -107,8 +107,8 @@ impl Link {
         });
     }
 
-    /// Hands a job to a worker; the number of a new worker to start for it, if
-    /// none is idle and there may be one more.
+    /// Hands a job to a worker; returns the number of a new worker to start for the job, if none is
+    /// idle and there may be one more.
     #[inline]
     pub(super) fn dispatch(&self, job: Job) -> Option<u32> {
         self.workers.dispatch(job, self.admission.requests_max)
@@ -140,9 +140,8 @@ impl Link {
         self.replies.queue(frame, undivided);
     }
 
-    /// Queues one frame of an answer that nothing may come between, and waits
-    /// until it is on its way. The caller holds the right by
-    /// [`Link::begin_undivided`].
+    /// Queues one frame of an undivided answer, and waits until the frame has been sent. The caller
+    /// holds the right by [`Link::begin_undivided`].
     pub(super) async fn answer_undivided(&self, frame: Frame) {
         self.queue(frame, true);
         self.replies.undivided_gone(&self.life.sending).await;
@@ -186,17 +185,17 @@ impl Link {
         self.replies.sent.notify();
     }
 
-    /// The peer owes bytes, or no more.
+    /// Notes that the peer owes bytes, or no more.
     pub(super) fn set_receiving(&self, receiving: bool) {
         self.life.receiving.set(receiving);
     }
 
-    /// The peer did something.
+    /// The peer has made progress.
     pub(super) fn has_progressed(&self) {
         self.life.has_progressed();
     }
 
-    /// Whether the peer has owed something since the last call.
+    /// True if the peer owes bytes, or a receive, and has made no progress since the last call.
     pub(super) fn has_stalled(&self) -> bool {
         self.life.has_stalled()
     }
@@ -218,7 +217,7 @@ impl Link {
         self.admission.room.until_some(drained).await;
     }
 
-    /// Ends the connection without regard for what is in flight.
+    /// Ends the connection without regard for requests in flight.
     pub(super) fn kill(&self, why: &'static str) {
         if !self.life.kill(why) {
             return;
@@ -239,7 +238,7 @@ impl Link {
         self.life.is_killed().await;
     }
 
-    /// Why it was killed, if it was.
+    /// Reason for which the connection was killed, if that happened.
     pub(super) fn killed(&self) -> Option<&'static str> {
         self.life.killed()
     }
@@ -249,7 +248,7 @@ impl Link {
         self.life.serves(withdrawn);
     }
 
-    /// Whether the export it serves has been withdrawn.
+    /// True if the connection's export has been withdrawn.
     pub(super) fn is_withdrawn(&self) -> bool {
         self.life.is_withdrawn()
     }

@@ -1,4 +1,4 @@
-//! Answers on their way to the peer.
+//! Answers to the peer, queued or being sent.
 //!
 //! Invariant: nothing comes between the frames of an answer that is undivided.
 
@@ -17,9 +17,9 @@ pub(super) struct Replies {
     /// Frames ever queued in `frames` and ever sent from it.
     queued_total: Cell<u64>,
     sent_total: Cell<u64>,
-    /// Something to send, or a reason to stop.
+    /// Notified of frames to send, or of a reason to stop.
     pub(super) unsent: Signal,
-    /// Something was sent.
+    /// Notified when a send or an undivided answer has ended.
     pub(super) sent: Signal,
 }
 
@@ -50,7 +50,7 @@ impl Replies {
         (!frames.borrow().is_empty()).then_some(frames)
     }
 
-    /// Waits until the undivided frames are on their way.
+    /// Waits until the undivided frames have been sent.
     pub(super) async fn undivided_gone(&self, is_sending: &Cell<bool>) {
         let gone = || self.undivided.borrow().is_empty() && !is_sending.get();
         self.sent.until_some(|| gone().then_some(())).await;
@@ -77,7 +77,7 @@ impl Replies {
         self.sent.until_some(|| ready().then_some(())).await;
     }
 
-    /// So many frames were sent.
+    /// Counts so many sent frames.
     pub(super) fn has_sent(&self, frames: u32) {
         if !self.is_undivided.get() {
             self.sent_total
@@ -85,7 +85,7 @@ impl Replies {
         }
     }
 
-    /// Takes every frame that is not on its way.
+    /// Takes every frame that is not in a send.
     pub(super) fn drop_all(&self, mut each: impl FnMut(Frame)) {
         for frames in [&self.frames, &self.undivided] {
             frames.borrow_mut().drain(..).for_each(&mut each);

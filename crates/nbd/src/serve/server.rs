@@ -1,4 +1,4 @@
-//! What a server is made of: its exports, and what its connections share.
+//! The server: its exports, and the state shared by its connections.
 
 use super::credit::Credits;
 use super::doors::Doors;
@@ -15,15 +15,15 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::{Rc, Weak};
 
-/// How often it is looked whether peers have closed their ends unseen.
+/// Interval of the checks for peers that have closed their ends unseen.
 const PEERS_PERIOD: Nanos = Nanos::from_secs(1);
 
-/// What a server has done; see [`Server::stats`].
+/// Counts of a server; see [`Server::stats`].
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Stats {
     /// Connections that have a place.
     pub connections: u32,
-    /// Connections whose handshake is under way.
+    /// Handshakes under way.
     pub handshakes: u32,
     /// Connections accepted, refused ones included.
     pub accepted: u64,
@@ -47,7 +47,7 @@ pub struct Stats {
     pub written_bytes: u64,
 }
 
-/// What a server shows to those who ask for TLS, or to everybody.
+/// TLS of a server, for clients that ask for it or for all.
 pub type Tls = (Acceptor, TlsPolicy);
 
 pub(super) struct Export<D> {
@@ -65,12 +65,12 @@ pub(super) struct Exports<D> {
     pub(super) exports: Vec<Rc<Export<D>>>,
 }
 
-/// How an export looks to clients.
+/// Options of an export, as shown to clients.
 #[derive(Clone, Debug, Default)]
 pub struct ExportOptions {
     /// A line for people.
     pub description: String,
-    /// Refuse everything that writes.
+    /// Refuse all operations that write.
     pub read_only: bool,
 }
 
@@ -83,12 +83,12 @@ pub struct Server<D: Device> {
     pub(super) worker: RefCell<Option<Worker>>,
     pub(super) exports: RefCell<Exports<D>>,
     pub(super) doors: Rc<Doors<Link>>,
-    /// What does not come by a listener comes by this.
+    /// The listener of streams that come by no other.
     pub(super) side_door: RefCell<Weak<Door>>,
     pub(super) credits: Rc<Credits>,
     pub(super) links: RefCell<Vec<Rc<Link>>>,
     pub(super) stopping: Cell<bool>,
-    /// Something that a connection waits for beside its peer has changed.
+    /// Notified when a condition that connections wait for, beside their peers, has changed.
     pub(super) stop: Signal,
     /// A connection has ended.
     pub(super) ended: Signal,
@@ -97,7 +97,7 @@ pub struct Server<D: Device> {
 }
 
 impl<D: Device> Server<D> {
-    /// A server without exports, and TLS for those who ask or for everybody.
+    /// A server without exports, with TLS for clients that ask or for all.
     ///
     /// `Err(Invalid)`: the limits do not fit the memory, or each other.
     pub fn new(env: Env, limits: Limits, tls: Option<Tls>, log: Log) -> IoResult<Rc<Server<D>>> {
@@ -128,12 +128,12 @@ impl<D: Device> Server<D> {
         Ok(server)
     }
 
-    /// Has `worker` do the steps of TLS handshakes from now on.
+    /// Runs the steps of TLS handshakes on `worker` from now on.
     pub fn shake_hands_by(&self, worker: Worker) {
         self.worker.replace(Some(worker));
     }
 
-    /// Offers what is behind `gate` under `name`; the empty name is the default export.
+    /// Offers the device behind `gate` under `name`; the empty name is the default export.
     ///
     /// `Err(Invalid)`: NBD cannot carry a string. `Err(Busy)`: the name is taken.
     pub fn add(&self, name: &str, gate: Gate<D>, options: &ExportOptions) -> IoResult {
@@ -174,13 +174,13 @@ impl<D: Device> Server<D> {
         Ok(())
     }
 
-    /// Whether an export is named so.
+    /// True if there is an export of this name.
     pub fn offers(&self, name: &str) -> bool {
         self.exports.borrow().names.contains(name)
     }
 
-    /// Withdraws an export: its connections finish what is in flight and
-    /// close; those that do not within `grace` are cut off.
+    /// Withdraws an export: its connections finish the requests in flight and close; those that do
+    /// not within `grace` are cut off.
     ///
     /// `Err(Invalid)`: there is no such export.
     pub async fn remove(&self, name: &str, grace: Nanos) -> IoResult {
@@ -201,8 +201,8 @@ impl<D: Device> Server<D> {
         Ok(())
     }
 
-    /// Ends the server: listeners return, connections finish what is in flight
-    /// and close; those that do not within `grace` are cut off.
+    /// Ends the server: listeners return, connections finish the requests in flight and close;
+    /// those that do not within `grace` are cut off.
     pub async fn shut_down(&self, grace: Nanos) {
         self.stopping.set(true);
         self.stop.notify();
@@ -224,7 +224,7 @@ impl<D: Device> Server<D> {
         }
     }
 
-    /// What has been done so far.
+    /// Counts so far.
     pub fn stats(&self) -> Stats {
         Stats {
             connections: self.doors.taken(),
@@ -233,7 +233,7 @@ impl<D: Device> Server<D> {
         }
     }
 
-    /// There is no place for a connection.
+    /// Counts and logs a connection refused for lack of a place.
     pub(super) fn refuse(&self) {
         self.count(|s| s.refused += 1);
         let line = "an NBD connection was refused: the limit on connections is reached";
@@ -245,7 +245,7 @@ impl<D: Device> Server<D> {
     }
 }
 
-/// Ends connections whose peer leaves something half done.
+/// Ends connections in which the peer leaves a request or a reply half done.
 async fn watch_stalls<D: Device>(server: Weak<Server<D>>, env: Env) {
     loop {
         let Some(span) = server.upgrade().map(|s| s.limits.stall_timeout) else {
@@ -263,8 +263,8 @@ async fn watch_stalls<D: Device>(server: Weak<Server<D>>, env: Env) {
     }
 }
 
-/// Gives places back whose peers are gone, which is not seen while their requests are
-/// held up, and says what was left out of the log.
+/// Gives back the places of peers that have gone: readers held up by requests do not see that. Also
+/// logs the counts of lines left out.
 async fn watch_peers<D: Device>(server: Weak<Server<D>>, env: Env) {
     loop {
         env.timer.sleep(PEERS_PERIOD).await;

@@ -1,4 +1,4 @@
-//! Carrying out requests, and saying how it went.
+//! Execution of requests, and their answers.
 
 use super::admission::Release;
 use super::flushes::Flushes;
@@ -53,8 +53,7 @@ pub(super) async fn worker<D: Device>(
     };
     while let Some(job) = link.next_job(number).await {
         let (cookie, charge) = (job.cookie, job.charge);
-        // What a hit path serves is carried out right here, the rest in a future
-        // of its own.
+        // The requests of a hit path are carried out right here, the rest in a future of its own.
         match job.command {
             Command::Read { offset, len, .. } if len <= job.piece => {
                 match export.gate.read(offset, len as usize).await {
@@ -76,7 +75,7 @@ struct Worker<'a, D: Device> {
 }
 
 impl<D: Device> Worker<'_, D> {
-    /// Anything but a read of one piece.
+    /// Carries out any request but a read of one piece.
     async fn perform(&self, job: Job) {
         let (cookie, charge, piece) = (job.cookie, job.charge, job.piece);
         let result = match job.command {
@@ -166,7 +165,7 @@ impl<D: Device> Worker<'_, D> {
         }
     }
 
-    /// Whether it succeeded.
+    /// Reads in structured pieces; true on success.
     async fn long_structured_read(
         &self,
         cookie: u64,
@@ -195,9 +194,8 @@ impl<D: Device> Worker<'_, D> {
         true
     }
 
-    /// The header of a simple reply promises success for all of it, so nothing
-    /// may come between its pieces, and a failure after it ends the connection
-    /// (`NBD_CMD_READ`, "Simple replies").
+    /// The header of a simple reply promises success for the whole read. Nothing may come between
+    /// its pieces, and a later failure ends the connection (`NBD_CMD_READ`, "Simple replies").
     async fn long_simple_read(
         &self,
         cookie: u64,
@@ -375,7 +373,7 @@ impl Parts {
         }
     }
 
-    /// Gives up so many bytes, which will never arrive.
+    /// Gives up so many bytes that will never arrive.
     pub(super) fn abandon(&self, link: &Link, bytes: u32) {
         self.left.set(self.left.get() - bytes);
         if self.left.get() > 0 {
@@ -413,7 +411,7 @@ pub(super) async fn error(
     body(pool, &wire).await
 }
 
-/// A frame of bytes built elsewhere; they fit a page or a few.
+/// A frame of bytes built elsewhere; at most `BUF_BYTES_MAX` of them.
 async fn body(pool: &Pool, wire: &[u8]) -> Frame {
     assert!(wire.len() <= BUF_BYTES_MAX);
     let mut buf = pool.take(wire.len());
@@ -433,7 +431,7 @@ fn chunks(offset: u64, len: u32, max: u64) -> impl Iterator<Item = (u64, u64)> {
         .map(move |at| (at, max.min(end - at)))
 }
 
-/// Appends what `runs` say of the bytes `from..to`, joining equal neighbours.
+/// Appends the `runs` of the bytes `from..to`, joining equal neighbours.
 fn append(extents: &mut Vec<(u32, u32)>, from: u64, to: u64, runs: &[(Extent, Content)]) {
     for (extent, content) in runs {
         let start = extent.start.byte().max(from);

@@ -10,13 +10,13 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// A request on its way to the device.
+/// A request for the device.
 pub(super) struct Job {
     pub(super) cookie: u64,
     pub(super) command: Command,
-    /// The memory it was charged for, in bytes.
+    /// The memory counted for the job, in bytes.
     pub(super) charge: u32,
-    /// The longest piece of it that is carried out at once, in bytes.
+    /// The longest piece of the job that is carried out at once, in bytes.
     pub(super) piece: u32,
     /// A write's bytes, or a part of them.
     pub(super) payload: Option<Shared>,
@@ -26,7 +26,7 @@ pub(super) struct Job {
 
 /// A write that is carried out in several parts.
 pub(super) struct Parts {
-    /// Bytes of it that are not written yet.
+    /// Bytes that are not written yet.
     pub(super) left: Cell<u32>,
     pub(super) error: RefCell<Option<IoError>>,
 }
@@ -34,13 +34,13 @@ pub(super) struct Parts {
 /// One of the tasks that carry out jobs.
 #[derive(Default)]
 struct Worker {
-    /// What it was handed.
+    /// The job handed to the worker.
     job: Option<Job>,
     waker: Option<Waker>,
     is_idle: bool,
 }
 
-/// Jobs, and who carries them out.
+/// Jobs, and their workers.
 #[derive(Default)]
 pub(super) struct Workers {
     /// Jobs that found no worker.
@@ -51,8 +51,8 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    /// Hands a job to a worker; the number of a new worker to start for it, if none is idle
-    /// and there are fewer than `most`.
+    /// Hands a job to a worker; returns the number of a new worker to start for the job, if none is
+    /// idle and there are fewer than `most`.
     #[inline]
     pub(super) fn dispatch(&self, job: Job, most: u32) -> Option<u32> {
         let mut workers = self.workers.borrow_mut();
@@ -101,7 +101,7 @@ impl Workers {
         })
     }
 
-    /// Has every idle worker look whether it is over.
+    /// Has every idle worker check for its end.
     pub(super) fn dismiss(&self) {
         for worker in self.workers.borrow().iter().filter(|w| w.is_idle) {
             worker.waker.as_ref().expect("set when idle").wake_by_ref();

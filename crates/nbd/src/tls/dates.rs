@@ -1,4 +1,5 @@
-//! The dates of a certificate (RFC 5280, 4.1.2.5), which its server shows whatever they are.
+//! The dates of a certificate (RFC 5280, 4.1.2.5). A server shows its certificate whatever the
+//! dates.
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -9,8 +10,8 @@ const GENERALIZED_TIME: u8 = 0x18;
 /// The version of a certificate, which the first had none of.
 const VERSION: u8 = 0xa0;
 
-/// From when and until when the first certificate of `pem` is valid, in seconds since 1970; `None`
-/// if there is none, or it is not understood.
+/// Seconds since 1970 of the begin and the end of validity of the first certificate in `pem`.
+/// `None` if there is none, or its form is unknown.
 pub fn valid_between(pem: &[u8]) -> Option<(u64, u64)> {
     let first = CertificateDer::pem_slice_iter(pem).next()?.ok()?;
     let (_, certificate, _) = element(&first)?;
@@ -29,7 +30,7 @@ pub fn valid_between(pem: &[u8]) -> Option<(u64, u64)> {
     Some((seconds(from.0, from.1)?, seconds(until.0, until.1)?))
 }
 
-/// The first element of DER: its tag, its content, and what follows it.
+/// The first element of DER: its tag, its content, and the bytes after it.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, mut rest) = rest.split_first()?;
@@ -48,7 +49,7 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, content, rest))
 }
 
-/// A time as certificates write it, such as `261127101500Z`.
+/// A time in the form of certificates, such as `261127101500Z`.
 fn seconds(tag: u8, text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
     let digits = match tag {

@@ -1,5 +1,5 @@
-//! Feeds bytes that nobody vouches for to both sides of the protocol, for the
-//! deterministic test and the fuzz targets. A violated assertion is a bug.
+//! Feeds arbitrary bytes to both sides of the protocol, for the deterministic test and the fuzz
+//! targets. A violated assertion is a bug.
 
 use nbd::protocol::client_handshake::{self, ClientHandshake};
 use nbd::protocol::export::{BlockSizes, ExportInfo, Features};
@@ -39,8 +39,7 @@ fn mode(bytes: &[u8]) -> Option<(u8, usize, &[u8])> {
     Some((mode & 31, cut, rest))
 }
 
-/// A client of unknown intent against the server; how many of its requests
-/// were admitted.
+/// Runs a client of unknown intent against the server; returns the number of its admitted requests.
 pub fn server(bytes: &[u8]) -> usize {
     let mut admitted = 0;
     let Some((mode, cut, bytes)) = mode(bytes) else {
@@ -103,7 +102,7 @@ fn check(session: &Session, command: Command) {
     }
 }
 
-/// A server of unknown intent against the client; how many events it caused.
+/// Runs a server of unknown intent against the client; returns the number of its events.
 pub fn client(bytes: &[u8]) -> usize {
     let mut events = 0;
     let Some((mode, cut, bytes)) = mode(bytes) else {

@@ -100,7 +100,7 @@ pub struct Served {
     pub address: Address,
     mesh: Mesh<UringDriver>,
     thread: Option<JoinHandle<()>>,
-    /// What was logged.
+    /// Logged lines.
     pub log: mpsc::Receiver<String>,
     /// Steps of TLS handshakes that were done on the worker's thread.
     pub steps: Arc<AtomicU32>,
@@ -127,7 +127,7 @@ impl Default for Setup {
     }
 }
 
-/// The running server, kept on its shard for those who ask for it.
+/// The running server, kept on its shard for [`Served::with`].
 struct Running(RefCell<Option<Rc<Server<Real>>>>);
 
 impl Served {
@@ -234,7 +234,7 @@ impl Served {
         }
     }
 
-    /// Ends the server as a signal would, and waits until it has.
+    /// Ends the server as a signal would, and waits for its end.
     pub fn stop(&mut self) {
         let Some(thread) = self.thread.take() else {
             return;
@@ -256,7 +256,8 @@ impl Drop for Served {
     }
 }
 
-/// A program of a Debian package; panics with what to install if it is missing.
+/// A program of a Debian package; if the program is missing, panics with the name of the package to
+/// install.
 pub fn tool(program: &str, package: &str) -> Command {
     let found = std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).exists()));
@@ -269,7 +270,7 @@ pub fn tool(program: &str, package: &str) -> Command {
     command
 }
 
-/// Runs a program; its output, or a panic with what it said.
+/// Runs a program; returns its output, or panics with its messages.
 pub fn run(command: &mut Command) -> String {
     let Output {
         status,

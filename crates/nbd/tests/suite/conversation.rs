@@ -52,7 +52,7 @@ impl Wire {
     }
 }
 
-/// Runs a handshake to its end; what each side thinks was agreed.
+/// Runs a handshake to its end; returns the session that each side has.
 fn shake(
     name: &str,
     tls: bool,

@@ -1,5 +1,5 @@
-//! Who gets in, and who keeps whom out, in virtual time: strangers, crowds, clients that
-//! are gone while what they asked for is held up, and listeners whose accepts fail.
+//! Admission in virtual time: strangers, crowds, clients that are gone while their requests are
+//! held up, and listeners with failing accepts.
 
 use block::{
     Address, Buf, Connector, Content, Device, Env, Extent, Fua, Gate, Geometry, IoError, IoResult,
@@ -19,7 +19,7 @@ fn address(n: usize) -> Address {
     Address::Unix(format!("/run/nbd-{n}").into())
 }
 
-/// A disk whose writes wait while they are held.
+/// A disk that can hold writes.
 struct Held {
     disk: shard::Disk<SimDriver>,
     env: Env,
@@ -59,7 +59,7 @@ impl Device for Held {
     }
 }
 
-/// A listener whose first accepts fail.
+/// A listener that fails its first accepts.
 struct Failing<L> {
     listener: L,
     left: Cell<u32>,
@@ -81,7 +81,7 @@ impl<L: Listener> Listener for Failing<L> {
     }
 }
 
-/// What a test has at hand, on the clients' shard and thread.
+/// The world of a test, on the clients' shard and thread.
 struct Rig {
     local: Local<SimDriver>,
     env: Env,
@@ -90,8 +90,7 @@ struct Rig {
     log: Rc<RefCell<Vec<String>>>,
 }
 
-/// Runs `test` against a server with two listeners, whose first accepts fail `failures`
-/// times.
+/// Runs `test` against a server with two listeners; the first `failures` accepts of each fail.
 fn run<F>(limits: Limits, failures: u32, test: impl Fn(Rig) -> F + 'static)
 where
     F: Future<Output = ()> + 'static,
@@ -153,7 +152,7 @@ impl Rig {
         self.env.timer.sleep(Nanos::from_millis(ms)).await;
     }
 
-    /// A connection that says nothing.
+    /// A connection that sends nothing.
     async fn dial(&self, listener: usize) -> <Raw as Connector>::Stream {
         let connector = self.local.connector();
         connector.connect(address(listener)).await.unwrap()
@@ -167,7 +166,7 @@ impl Rig {
         }
     }
 
-    /// Whether `len` bytes arrive, and not the end before.
+    /// True if `len` bytes arrive before the end of the stream.
     async fn receives(&self, stream: &impl Stream, len: usize) -> bool {
         let mut left = len;
         while left > 0 {
@@ -180,7 +179,7 @@ impl Rig {
         true
     }
 
-    /// A connection past its handshake, unless it is refused.
+    /// A connection past its handshake; `None` if refused.
     async fn enter(&self, listener: usize) -> Option<<Raw as Connector>::Stream> {
         let stream = self.dial(listener).await;
         assert!(self.receives(&stream, 18).await);
@@ -189,7 +188,7 @@ impl Rig {
         self.receives(&stream, 10).await.then_some(stream)
     }
 
-    /// Whether a well-behaved client is served, in no time.
+    /// True if a well-behaved client is served without delay.
     async fn serves(&self, listener: usize) -> bool {
         let options = Options::new(address(listener), "");
         let begun = self.env.timer.now();
@@ -231,12 +230,12 @@ fn strangers_keep_nobody_out() {
             strangers.push(rig.dial(0).await);
             rig.sleep(1).await;
         }
-        // Not even where they are.
+        // Not even at the listener with the strangers.
         assert!(rig.serves(0).await && rig.serves(1).await);
         let stats = rig.stats();
         assert_eq!((stats.connections, stats.refused), (0, 0), "{stats:?}");
         assert!(stats.handshakes <= 8, "{stats:?}");
-        // Words one by one are no handshake: it is all of it that has a time.
+        // A handshake sent word by word has the same time limit as a whole.
         let slow = rig.dial(1).await;
         assert!(rig.receives(&slow, 18).await);
         let hello = b"\0\0\0\x03IHAVEOPT";
@@ -266,7 +265,7 @@ fn a_crowd_at_one_listener_leaves_places_at_the_other() {
     });
 }
 
-/// What was acknowledged to nobody is written all the same, and complete.
+/// Unacknowledged writes of clients that are gone are still carried out, and completely.
 #[test]
 fn clients_that_are_gone_give_their_places_back_while_their_writes_are_held() {
     let mut limits = few();
@@ -348,8 +347,7 @@ fn refusals_fill_no_log_and_are_all_counted() {
     });
 }
 
-/// Requests are longer than what each may have at once, and some peers do not take their
-/// replies.
+/// Requests are longer than each may have at once, and some peers do not take their replies.
 #[test]
 fn many_connections_share_little_memory() {
     let mut limits = few();

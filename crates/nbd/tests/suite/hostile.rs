@@ -13,7 +13,7 @@ const READ: u16 = 0;
 const WRITE: u16 = 1;
 const FLUSH: u16 = 3;
 
-/// A client that writes what it is given, valid or not.
+/// A client that writes any bytes, valid or not.
 struct Raw(UnixStream);
 
 impl Raw {
@@ -79,7 +79,7 @@ impl Raw {
         )
     }
 
-    /// Whether the server says nothing for a moment.
+    /// True if the server sends nothing for a moment.
     fn is_silent(&mut self) -> bool {
         let before = self.0.read_timeout().unwrap();
         let moment = Some(Duration::from_millis(200));
@@ -89,12 +89,12 @@ impl Raw {
         read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 
-    /// Whether the server closes without another byte.
+    /// True if the server closes without another byte.
     fn sees_the_end(mut self) -> bool {
         loop {
             match self.0.read(&mut [0; 1]) {
                 Ok(n) => return n == 0,
-                // So ends a wait when the process is stopped and goes on.
+                // A wait ends like this when the process is stopped and continued.
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) => return e.kind() == ErrorKind::ConnectionReset,
             }
@@ -256,7 +256,7 @@ fn reads_not_to_be_fragmented_are_not() {
     }
 }
 
-/// A client gives up a connection on which an answer comes while it still sends the request.
+/// A client gives up a connection on which an answer comes before the end of its request.
 #[test]
 fn a_refused_write_is_answered_once_its_payload_has_come() {
     const LEN: usize = (32 << 20) + 4096;
@@ -383,7 +383,7 @@ fn one_connection_too_many_is_closed_after_its_handshake() {
     assert_eq!(served.stats().refused, 1);
 }
 
-/// What was asked before the server was stopped is answered.
+/// Requests received before the server was stopped are answered.
 #[test]
 fn shutting_down_finishes_what_is_in_flight() {
     let mut served = Served::start(Setup::default());

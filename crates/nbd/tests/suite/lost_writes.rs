@@ -1,4 +1,4 @@
-//! A device that lost acknowledged writes says so once; every client is to know.
+//! A device that lost acknowledged writes reports that once; every client has to get the report.
 
 use block::{
     Address, Buf, Content, Device, Extent, Fua, Gate, Geometry, IoError, IoResult, Kind, Lba,
@@ -54,7 +54,7 @@ fn address() -> Address {
     Address::Unix("/run/nbd".into())
 }
 
-/// Clients of one export, and what makes its device lose writes.
+/// Clients of one export, and the switch that makes its device lose writes.
 struct Clients {
     local: Local<SimDriver>,
     lost: Rc<Cell<bool>>,

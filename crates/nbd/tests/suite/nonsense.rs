@@ -18,7 +18,7 @@ impl Random {
     }
 }
 
-/// What an honest client sends: flags, options, then requests.
+/// Bytes of an honest client: flags, options, then requests.
 fn client_bytes() -> Vec<u8> {
     let mut wire = vec![0, 0, 0, 3];
     let mut option = |option: u32, data: &[u8]| {
@@ -51,7 +51,7 @@ fn client_bytes() -> Vec<u8> {
     wire
 }
 
-/// What an honest server sends: greeting, option replies, then replies.
+/// Bytes of an honest server: greeting, option replies, then replies.
 fn server_bytes() -> Vec<u8> {
     let mut wire = b"NBDMAGICIHAVEOPT\0\x03".to_vec();
     let mut reply = |option: u32, kind: u32, data: &[u8]| {

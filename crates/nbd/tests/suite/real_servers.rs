@@ -59,7 +59,7 @@ impl Drop for Process {
     }
 }
 
-/// `program` itself, so that killing it kills the server.
+/// `program` itself, so that killing the process kills the server.
 fn server(program: &str, package: &str) -> Command {
     tool(program, package);
     Command::new(program)
@@ -80,7 +80,7 @@ fn blank(file: &Path) {
         .unwrap();
 }
 
-/// Where a client connects to, as one thread may hand it to another.
+/// Address and export for a client, in a form that can be sent to another thread.
 #[derive(Clone)]
 struct Target {
     address: Address,
@@ -277,8 +277,8 @@ fn extents_are_those_of_the_server() {
     });
 }
 
-/// A server that is killed and comes back: what runs meanwhile waits, and the
-/// next flush says what may have been forgotten.
+/// A server that is killed and comes back: requests meanwhile wait, and the next flush reports that
+/// writes may be forgotten.
 #[test]
 fn a_server_that_is_killed_and_comes_back() {
     let dir = directory();
@@ -308,7 +308,7 @@ fn a_server_that_is_killed_and_comes_back() {
             };
             client.write(Lba(0), filled(1), Fua::No).await.unwrap();
             drop(first);
-            // From this thread, for the server dies with the thread it is of.
+            // Started from this thread, since the server dies with the thread that started it.
             let back = Rc::new(RefCell::new(None));
             let (timer, again) = (env.timer.clone(), back.clone());
             env.spawn.spawn(async move {

@@ -1,5 +1,5 @@
-//! Client and server back to back in the simulator: the device contract, and
-//! connections that break or stand still wherever the plan says.
+//! Client and server back to back in the simulator: the device contract, and connections that break
+//! or stall at the places of a plan.
 
 use block::conformance;
 use block::{
@@ -22,7 +22,7 @@ fn address() -> Address {
     Address::Unix("/run/nbd".into())
 }
 
-/// Runs `client` on one shard against a server on another; how it ended.
+/// Runs `client` on one shard against a server on another; returns the outcome.
 fn back_to_back<F, W>(seed: u64, block: Sectors, plan: Plan, client: W) -> (Outcome, Sim)
 where
     F: Future<Output = ()> + 'static,
@@ -32,7 +32,7 @@ where
     back_to_back_on(geometry, seed, plan, client)
 }
 
-/// As [`back_to_back`], with such a disk.
+/// Runs as [`back_to_back`] does, with a disk of this geometry.
 fn back_to_back_on<F, W>(geometry: Geometry, seed: u64, plan: Plan, client: W) -> (Outcome, Sim)
 where
     F: Future<Output = ()> + 'static,
@@ -132,7 +132,7 @@ fn a_client_is_a_device() {
     }
 }
 
-/// Keeps what was written, and compares.
+/// A client that keeps its written data, and compares.
 struct Checked {
     client: Client,
     env: Env,
@@ -183,8 +183,8 @@ fn streams(rules: impl IntoIterator<Item = StreamRule>) -> Plan {
     }
 }
 
-/// Connections that break at many places, in messages and between them: every
-/// request succeeds in the end, and what is read is what was written.
+/// Connections that break at many places, in messages and between them: every request succeeds in
+/// the end, and reads return the written data.
 #[test]
 fn connections_that_break_cost_time_alone() {
     let mut cuts = 0;
@@ -213,7 +213,7 @@ fn connections_that_break_cost_time_alone() {
                     0..=4 => disk.write(at, sectors, rng.between(1, 255) as u8).await,
                     5..=8 => disk.verify(at, sectors).await,
                     _ => match disk.client.flush().await {
-                        // Said once after a loss.
+                        // Reported once after a loss.
                         Err(error) if error.kind() == Kind::Gone => Ok(()),
                         result => result,
                     },
@@ -232,8 +232,8 @@ fn connections_that_break_cost_time_alone() {
     assert!(cuts > 100, "only {cuts} connections were cut");
 }
 
-/// A write acknowledged on a connection that is lost before the flush may be
-/// forgotten by a server that restarts, so the flush must not claim it.
+/// A write acknowledged on a connection that is lost before the flush may be forgotten by a
+/// restarted server. The flush must not claim the write.
 #[test]
 fn a_flush_never_claims_what_another_connection_acknowledged() {
     let cut = StreamRule {
@@ -265,8 +265,8 @@ fn a_flush_never_claims_what_another_connection_acknowledged() {
     assert_eq!(sim.world().tally().count(Class::StreamCut), 1);
 }
 
-/// A durable write that was lost with its connection may still land, after a later one
-/// to the same place: who must not have that has it fail.
+/// A durable write that was lost with its connection may still land, after a later one to the same
+/// place. A caller that forbids that has the write fail.
 #[test]
 fn a_durable_write_is_not_asked_again_where_that_is_not_wanted() {
     for repeat in [false, true] {
@@ -299,9 +299,8 @@ fn a_durable_write_is_not_asked_again_where_that_is_not_wanted() {
     }
 }
 
-/// Nothing was unflushed, so nothing can have been forgotten.
-/// The server may be back with another disk: nothing is asked of it before that is known, and
-/// nothing at all of another disk.
+/// The server may be back with another disk: nothing is asked of the disk before it is recognised,
+/// and nothing at all of another disk.
 #[test]
 fn nothing_is_asked_of_a_later_connection_before_it_is_recognised() {
     let cut = StreamRule {
@@ -345,6 +344,7 @@ fn nothing_is_asked_of_a_later_connection_before_it_is_recognised() {
     assert_eq!(outcome, Outcome::Done);
 }
 
+/// Nothing was unflushed, so nothing can have been forgotten.
 #[test]
 fn a_loss_after_a_flush_is_not_reported() {
     let cut = StreamRule {
@@ -364,7 +364,7 @@ fn a_loss_after_a_flush_is_not_reported() {
     assert_eq!(sim.world().tally().count(Class::StreamCut), 1);
 }
 
-/// A server that stalls is taken for lost in bounded time.
+/// A server that stalls counts as lost in bounded time.
 #[test]
 fn a_server_that_stalls_is_left() {
     let stall = StreamRule {
@@ -385,8 +385,8 @@ fn a_server_that_stalls_is_left() {
     assert_eq!(sim.world().tally().count(Class::StreamStalled), 1);
 }
 
-/// Nobody waits for a write that takes too long; once a flush has succeeded it can no
-/// longer undo what is written to its place.
+/// A write that takes too long has no waiter any more. After a successful flush it can no longer
+/// undo a later write to its place.
 #[test]
 fn a_flush_waits_for_writes_that_were_given_up() {
     let slow = Rule {

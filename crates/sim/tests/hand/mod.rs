@@ -50,7 +50,7 @@ impl Hand {
         Token(self.next)
     }
 
-    /// Whatever completes by `deadline`, at least one if anything does.
+    /// The operations that complete by `deadline`, at least one if there is any.
     pub fn park(&mut self, deadline: Nanos) -> Vec<Completion> {
         let mut done = std::mem::take(&mut self.done);
         if done.is_empty() {

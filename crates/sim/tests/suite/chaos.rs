@@ -1,6 +1,5 @@
-//! Everything at once: random operations of several shards under random plans.
-//! Whatever happens, each operation of a shard with power completes once, with
-//! what it owned, and a seed repeats.
+//! Everything at once: random operations of several shards under random plans. Under every plan,
+//! each operation of a shard with power completes once, with its own buffers, and a seed repeats.
 
 use crate::hand::small_disk;
 use block::{
@@ -279,7 +278,6 @@ fn whatever_happens_operations_complete_once_and_seeds_repeat() {
 
 #[test]
 fn a_trace_is_the_same_on_every_machine() {
-    // Any change of what happens in the world changes this number; nothing else
-    // may.
+    // Any change of the events in the world changes this number; nothing else may.
     assert_eq!(chaos(42).world().trace_hash(), 11425663457490506783);
 }

@@ -1,4 +1,4 @@
-//! The driver contract, as every driver has to keep it.
+//! The driver contract.
 
 use block::conformance::{self, Rig};
 use block::{Address, Driver, Geometry, Host, Nanos, Sectors};

@@ -1,5 +1,5 @@
-//! What a power cut may and may not do, against a reference that knows only the
-//! contract: each sector holds its durable stamp, or one written since.
+//! Allowed outcomes of a power cut, against a reference that knows only the contract: each sector
+//! holds its durable stamp, or one written since.
 
 use crate::hand::Hand;
 use block::{
@@ -15,14 +15,14 @@ const SECTORS: u64 = 64;
 #[derive(Clone, Default)]
 struct Sector {
     durable: u64,
-    /// Written since, oldest first; whether each has been acknowledged.
+    /// Stamps written since, oldest first, each with a flag: acknowledged.
     since: Vec<(u64, bool)>,
 }
 
 enum Pending {
     Write(Extent, u64, Fua),
     Read(Extent),
-    /// For each sector, the latest stamp that it will make durable.
+    /// For each sector, the latest stamp that the flush will make durable.
     Flush(Vec<Option<u64>>),
 }
 
@@ -108,7 +108,7 @@ impl Reference {
         Ok(())
     }
 
-    /// The power went and is back: takes what the disk holds, if it may.
+    /// Takes the disk's bytes after a power cut, if allowed.
     fn after_cut(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.pending.clear();
         for (at, bytes) in bytes.chunks(512).enumerate() {
@@ -258,7 +258,7 @@ fn disk(block: u64, volatile: bool) -> DiskSpec {
     DiskSpec::new(geometry)
 }
 
-/// How many of `seeds` end in a breach of the contract, and one of them.
+/// Number of `seeds` that end in a breach of the contract, and one breach.
 fn breaches(seeds: u64, spec: &DiskSpec, lie: Option<(Ops, Effect)>) -> (u64, Option<String>) {
     let (mut count, mut first) = (0, None);
     for seed in 0..seeds {

@@ -1,4 +1,4 @@
-//! Each class of disk fault strikes where it was set to, is seen, and is counted.
+//! Each class of disk fault strikes at its place, is seen, and is counted.
 
 use crate::hand::{Hand, one_disk, small_disk};
 use block::{Extent, Fua, Geometry, IoResult, Kind, Lba, Nanos, Op, Sectors, TargetId};

@@ -1,5 +1,5 @@
-//! Disks that lose writes and go on, that hang, whose failed writes land later,
-//! and whose bytes are changed behind their driver.
+//! Disks that lose writes and continue, that hang, with failed writes that land later, and with
+//! bytes changed behind their driver.
 
 use crate::hand::{Hand, one_disk};
 use block::{Driver as _, Kind, Lba, Nanos, Op};

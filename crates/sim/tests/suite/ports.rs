@@ -1,4 +1,4 @@
-//! Ports of the simulated world: the contract, and what a server that dies leaves.
+//! Ports of the simulated world: the contract, and the requests left by a dead server.
 
 use block::conformance::{self, Asker};
 use block::{Extent, Fua, Kind, Lba, Nanos, Port, Request, Sectors, Tag, TargetId};
@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
-/// What tasks ask, on its way to the world and back.
+/// Requests of tasks, to the world and back.
 #[derive(Default)]
 struct Questions {
     next: u64,
@@ -122,7 +122,7 @@ fn the_same_seed_gives_requests_out_in_the_same_order() {
     assert_ne!(order(1).0, order(2).0);
 }
 
-/// Answers everything that has no bytes.
+/// Serves all requests without bytes.
 fn serve(local: &Local<SimDriver>, target: TargetId, given: Rc<RefCell<Vec<Request>>>) {
     let port = Rc::new(local.port(target).unwrap());
     for tag in (0..port.tags()).map(Tag) {
@@ -137,8 +137,8 @@ fn serve(local: &Local<SimDriver>, target: TargetId, given: Rc<RefCell<Vec<Reque
     }
 }
 
-/// A server dies with its tags in every state; the next is given what was not answered,
-/// and the client hears of each request once.
+/// A server dies with its tags in every state. The next server gets the unanswered requests, and
+/// the client gets each answer once.
 #[test]
 fn what_a_dead_server_held_is_given_to_the_next() {
     for seed in 0..50 {
@@ -151,7 +151,7 @@ fn what_a_dead_server_held_is_given_to_the_next() {
             };
         }
         let mut sim = Sim::new(world);
-        // It takes some, answers some, and ends.
+        // The server takes some requests, answers some, and ends.
         run_alone(&mut sim, move |local| async move {
             let port = Rc::new(local.port(target).unwrap());
             for tag in (0..6).map(Tag) {

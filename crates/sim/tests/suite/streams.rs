@@ -59,7 +59,8 @@ fn pair(seed: u64, link: LinkSpec, fault: Option<(u64, StreamEffect)>) -> Pair {
 }
 
 impl Pair {
-    /// What arrives until the end, and the error that ends it, if one does.
+    /// Receives all bytes until the end; returns them, and the error that ends the stream, if there
+    /// is one.
     fn drain(&mut self) -> (Vec<u8>, Option<Kind>) {
         let mut all = Vec::new();
         loop {

@@ -13,7 +13,7 @@ use sim::{
 };
 use std::sync::{Arc, Mutex};
 
-/// A shard that is a function of its driver and of what has completed.
+/// A shard made of a function of its driver and of the completed operations.
 struct Script<F> {
     driver: SimDriver,
     done: Vec<Completion>,

@@ -1,5 +1,5 @@
-//! The length of a trace costs no memory: three million requests that are made
-//! while they are read. Alone in its process, whose peak it measures.
+//! The length of a trace costs no memory: three million requests that are made while they are read.
+//! Alone in its process, since the test measures the peak of the process.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -10,7 +10,7 @@ const REQUESTS: u64 = 3_000_000;
 /// than the 100 MB of text.
 const GROWTH_KIB_MAX: u64 = 48 << 10;
 
-/// hotset's text form, made as it is read.
+/// hotset's text form, made as the reader asks for bytes.
 struct Text {
     next: u64,
     line: Vec<u8>,

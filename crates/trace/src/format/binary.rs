@@ -8,8 +8,8 @@
 //! volume ^ last volume      (unsigned)
 //! ```
 //!
-//! About six bytes a request before compression. A flush is where the record before it ended,
-//! so that its third number is zero.
+//! About six bytes a request before compression. A flush has the end of the record before it as its
+//! offset, so that its third number is zero.
 
 use crate::{Op, Record};
 use block::Nanos;
@@ -18,10 +18,10 @@ use std::io::{self, Read};
 /// The first bytes of a file.
 pub const MAGIC: [u8; 8] = *b"HOTTRC1\n";
 
-/// Of a record's second number: the write is forced.
+/// Bit of a record's second number: the write is forced.
 const FORCED: u64 = 1 << 33;
 
-/// What a record is relative to.
+/// The base of the differences in a record.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Last {
     time: u64,
@@ -90,7 +90,7 @@ fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// One number; `None` only if `may_end` and the stream ends before it.
+/// One number; `None` only if `may_end` and the stream ends before the number.
 fn get(from: &mut impl Read, may_end: bool) -> io::Result<Option<u64>> {
     let mut value = 0u64;
     for shift in (0..70).step_by(7) {

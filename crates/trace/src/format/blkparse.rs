@@ -1,15 +1,15 @@
 //! The default text output of blkparse(1): queue events, or of a capture that has none at its
 //! beginning those of issue, or else of completion:
 //! `8,0 3 1 0.000000000 697 Q WS 223490 + 8 [kjournald]`. Sector numbers and
-//! lengths count 512 bytes. `F` is a flush, and of what has data a forced write, whether it
-//! comes before the data or after. Other events, discards and the closing summary are passed
+//! lengths count 512 bytes. `F` is a flush; of an event with data `F` means a forced write, before
+//! the data or after. Other events, discards and the closing summary are passed
 //! over.
 
 use super::{Line, LineParser, length, lines, seconds, sectors};
 use crate::{Op, Record};
 use block::Nanos;
 
-/// Events of a request that are taken for it, the best first.
+/// Kinds of event that can stand for a request, the best first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Action {
     Queue,

@@ -1,6 +1,6 @@
 //! The kernel's `struct blk_io_trace`, in either byte order, as blktrace(8) writes it for each
-//! processor and `blkparse -d` for all: 48 bytes, then what an event carries besides, which is
-//! passed over. Which events are taken is as in [`blkparse`].
+//! processor and `blkparse -d` for all: 48 bytes, then further data of the event, which are passed
+//! over. The choice of events is that of [`blkparse`].
 
 use super::SNIFFED_BYTES;
 use super::blkparse::{self, Action, Event};
@@ -32,7 +32,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// For a file that begins with `start`: the events that it has.
+    /// The requests of a file that begins with `start`, by the events in `start`.
     pub(crate) fn of(start: &[u8]) -> Events {
         let mut start = &start[..start.len().min(SNIFFED_BYTES)];
         let events = std::iter::from_fn(|| next(&mut start).ok().flatten());
@@ -53,7 +53,8 @@ impl Events {
     }
 }
 
-/// The next event, or `None` in its place if it is of no interest; `Ok(None)` at a clean end.
+/// The next event, or `None` in its place if the event is of no interest; `Ok(None)` at a clean
+/// end.
 fn next(from: &mut impl Read) -> io::Result<Option<Option<Event>>> {
     let mut raw = [0; HEAD_BYTES];
     if !fill(from, &mut raw)? {
@@ -96,7 +97,7 @@ fn next(from: &mut impl Read) -> io::Result<Option<Option<Event>>> {
         reads: has(READ) && !has(WRITE),
         writes: has(WRITE),
         forced: has(FLUSH | FUA),
-        // Beyond 2^64 bytes no reader yields it.
+        // Beyond 2^64 bytes no reader yields the request.
         place: (bytes > 0).then(|| (number(16, 8).saturating_mul(SECTOR_BYTES), bytes)),
     })))
 }

@@ -1,7 +1,7 @@
 //! fio's log of requests (`write_iolog`), under `fio version 2 iolog` or `fio version 3 iolog`:
 //! `FILE ACTION OFFSET LENGTH`, in version 3 behind a time in microseconds. Version 2 has no
-//! times. A file is a volume; `sync` and `datasync` are flushes. Trims, waits, and what is done
-//! to files are passed over.
+//! times. A file is a volume; `sync` and `datasync` are flushes. Trims, waits, and operations on
+//! files as such are passed over.
 
 use super::{Line, length, number, volume_of_name};
 use crate::{Op, Record};

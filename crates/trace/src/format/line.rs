@@ -1,4 +1,4 @@
-//! What the text formats share: lines and their fields.
+//! The common part of the text formats: lines and their fields.
 
 use crate::{Op, Record};
 use block::Nanos;
@@ -6,7 +6,7 @@ use block::Nanos;
 /// Bytes by which a format is recognised, at most.
 pub(crate) const SNIFFED_BYTES: usize = 64 << 10;
 
-/// What one line of a text format is.
+/// The content of one line of a text format.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     /// A request.

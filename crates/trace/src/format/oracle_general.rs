@@ -3,7 +3,7 @@
 //!
 //! An object is a block: its number times the size is the offset when writing
 //! (one object for each 4 KiB block), and the object number is taken as a 4 KiB
-//! block number when reading. In published traces of disks it is the sector of 512
+//! block number when reading. In published traces of disks an object is the sector of 512
 //! bytes where a request begins, and the size is the request's; sizes are rounded up
 //! to sectors. The format has no operation: all are reads. The
 //! next access is written as -1, "unknown", which readers recompute.
@@ -17,7 +17,7 @@ pub(crate) const RECORD_BYTES: usize = 24;
 /// The bytes of one object.
 pub(crate) const OBJECT_BYTES: u64 = 4096;
 
-/// What the objects of a file are.
+/// The kind of a file's objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Objects {
     Blocks,
@@ -34,7 +34,7 @@ pub(crate) fn objects(start: &[u8]) -> Option<Objects> {
     whole.then_some(Objects::Sectors)
 }
 
-/// As of objects that are blocks.
+/// Parses a record; objects are blocks.
 pub(crate) fn parse_blocks(raw: &[u8]) -> Result<Line, String> {
     let object = object(raw);
     let offset_bytes = object.checked_mul(OBJECT_BYTES).ok_or_else(|| {
@@ -43,7 +43,7 @@ pub(crate) fn parse_blocks(raw: &[u8]) -> Result<Line, String> {
     request(raw, offset_bytes, size(raw))
 }
 
-/// As of objects that are sectors.
+/// Parses a record; objects are sectors.
 pub(crate) fn parse_sectors(raw: &[u8]) -> Result<Line, String> {
     let offset_bytes = sector_bytes(object(raw), "object")?;
     request(raw, offset_bytes, size(raw).next_multiple_of(SECTOR_BYTES))

@@ -17,7 +17,7 @@ use block::Nanos;
 pub(crate) const BYTES_1: usize = 32;
 pub(crate) const BYTES_2: usize = 40;
 
-/// Where a record has its length, its command and its version; the rest is in the same place.
+/// Places of the length, the command and the version in a record; the rest is in the same place.
 type Layout = (usize, usize, usize);
 const LAYOUT_1: Layout = (4, 12, 14);
 const LAYOUT_2: Layout = (8, 0, 2);
@@ -30,7 +30,7 @@ pub(crate) fn parse_2(raw: &[u8]) -> Result<Line, String> {
     parse(raw, LAYOUT_2, 2)
 }
 
-/// Whether the records at the beginning of a file are of version 1.
+/// True if the records at the beginning of a file are of version 1.
 pub(crate) fn is_1(start: &[u8]) -> bool {
     start.chunks_exact(BYTES_1).all(|raw| parse_1(raw).is_ok())
 }

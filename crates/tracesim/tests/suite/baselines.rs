@@ -15,9 +15,9 @@ const SIZES: [f64; 5] = [0.001, 0.01, 0.03, 0.1, 0.3];
 
 /// Names here and in the baselines, and the greatest difference allowed.
 ///
-/// W-TinyLFU depends on the layout of its frequency sketch, which the baselines
-/// do not define. SIEVE's hand starts over from the oldest line when it has
-/// passed the newest, as in the paper; on postmark the baseline's does not.
+/// W-TinyLFU depends on the layout of its frequency sketch, which the baselines do not define.
+/// SIEVE's hand starts over from the oldest line after it has passed the newest, as in the paper;
+/// on postmark the baseline's does not.
 const POLICIES: [(&str, &str, f64); 11] = [
     ("lru", "LRU", AGREEMENT),
     ("clock", "CLOCK", AGREEMENT),

@@ -1,5 +1,5 @@
-//! The end of a shard's queue: what waits for others ends, disks finish, and memory
-//! that the kernel may still write is never freed.
+//! The end of a shard's queue: waiting operations are cancelled and disks finish. Memory that the
+//! kernel may still write is never freed.
 
 use super::{CANCEL, UringDriver, Work};
 use crate::ring::Wait;
@@ -9,32 +9,32 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// How long a driver that is dropped waits for its devices before it gives up
-/// the memory of operations that do not end, where the host does not say it.
+/// Time limit of a dropped driver's wait for its devices, unless the host sets one. After it, the
+/// memory of unfinished operations is given up.
 const DRAIN_MAX: Nanos = Nanos::from_secs(30);
-/// How long it waits at least.
+/// Shortest wait.
 const DRAIN_MIN: Nanos = Nanos::from_secs(1);
-/// After this time it says what it waits for.
+/// Time after which the driver reports the operations it waits for.
 const SILENT_MAX: Nanos = Nanos::from_millis(500);
-/// How often it asks waiting operations to end.
+/// Interval at which waiting operations are cancelled.
 const CANCEL_EVERY: Nanos = Nanos::from_millis(20);
 
 impl UringDriver {
     /// Gives up the kernel's hold on this driver's memory, or else the memory.
     ///
-    /// Returns whether every operation of disks has ended.
+    /// Returns true when every operation of disks has ended.
     pub(crate) fn end(&mut self, limit: Nanos) -> bool {
         let ended = self.drain(limit);
         if !ended {
-            // A device does not answer. What it may still write to is never
-            // used again: buffers keep their arena alive.
+            // A device does not answer. The memory of its operations is never used again: buffers
+            // keep their arena alive.
             mem::forget(mem::take(&mut self.slots));
         }
         ended
     }
 
-    /// Ends what waits for others, lets the disks finish, and returns whether
-    /// all has ended within `limit`.
+    /// Cancels waiting operations and lets the disks finish. True if all operations have ended
+    /// within `limit`.
     fn drain(&mut self, limit: Nanos) -> bool {
         self.is_ending = true;
         self.slots
@@ -60,7 +60,7 @@ impl UringDriver {
         true
     }
 
-    /// What has not ended, in a line.
+    /// The unfinished operations, in a line.
     fn waited_for(&self, left: Nanos) -> String {
         let name = |work: &Work| match work {
             Work::Disk(disk, _) => self.disks.get(*disk).disk.geometry.name.to_string(),
@@ -96,14 +96,14 @@ impl UringDriver {
         let waiting: Vec<u64> = streams.map(|(key, _)| key as u64).collect();
         for user_data in waiting {
             let entry = opcode::AsyncCancel::new(user_data).build();
-            // SAFETY: it points at nothing. Without room, it is tried again.
+            // SAFETY: the entry points at no memory. Without room, a later call tries again.
             unsafe { self.push_bare(entry.user_data(CANCEL)) };
         }
     }
 }
 
-/// Whether an operation ends by itself, or when it is cancelled. Tags that wait for a request
-/// do with their ring alone, and own nothing that the kernel writes to.
+/// True if an operation ends by itself, or when cancelled. Tags that wait for a request end only
+/// with their ring, and own no memory that the kernel writes to.
 fn ends(work: &Work) -> bool {
     match work {
         Work::Disk(..) | Work::Stream(_) => true,
@@ -116,11 +116,11 @@ impl Drop for UringDriver {
         let ended = self.end(self.drain_max());
         self.host.has_given_up.fetch_or(!ended, SeqCst);
         if !ended && !self.ports.is_empty() {
-            // What has not ended may still land: no other server may begin before.
+            // Unfinished operations may still land: no other server may begin before.
             return;
         }
-        // The kernel takes a ring down in the background, which may be long after: who
-        // claims the disks next is not to wait for that. None may be registered.
+        // The kernel takes a ring down in the background, perhaps much later. The next process that
+        // claims the disks must not wait for that, so no file may be registered.
         let _ = self.ring.io.submitter().unregister_files();
     }
 }

@@ -1,12 +1,12 @@
-//! What happens outside the ring: hosts that are looked up, and disks and ports that are
-//! closed, whose files a shard releases once nothing of them is in flight.
+//! Events outside the ring: look-ups of hosts, and closed disks and ports. A shard releases the
+//! files of those once no operation on them is in flight.
 
 use super::{UringDriver, Work};
 use crate::stream::StreamOp;
 use block::{Completion, Payload};
 
 impl UringDriver {
-    /// Takes note of what happened outside the ring.
+    /// Acts on events outside the ring.
     pub(super) fn catch_up(&mut self) {
         for (key, resolved) in self.resolver.take() {
             let Work::Stream(StreamOp::Connect(connect)) = &mut self.slots[key].work else {
@@ -40,7 +40,7 @@ impl UringDriver {
         }
     }
 
-    /// Ends what waits for requests of closed ports; the kernel's answers come later.
+    /// Ends the tags of closed ports that wait for requests; the kernel's answers come later.
     fn leave_closed_ports(&mut self) {
         for (_, slot) in &mut self.slots {
             if let Work::Port(op) = &mut slot.work

@@ -1,4 +1,4 @@
-//! Real things to test on: files, loop devices, mounts, and a plain driver.
+//! Real objects to test on: files, loop devices, mounts, and a plain driver.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -30,7 +30,7 @@ pub fn host() -> Uring {
     .unwrap()
 }
 
-/// Runs a program and returns its output, or why there is none.
+/// Runs a program and returns its output, or the reason for its absence.
 pub fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(arguments).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;
@@ -45,7 +45,8 @@ pub fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
 pub struct Loop(String);
 
 impl Loop {
-    /// Prints why and returns `None` where this machine does not allow it.
+    /// A loop device over `file`. Prints the cause and returns `None` where this machine does not
+    /// allow one.
     pub fn attach(file: &Path, options: &[&str]) -> Option<Loop> {
         let file = file.to_str().unwrap();
         let arguments = [&["--find", "--show"], options, &[file]].concat();
@@ -79,7 +80,8 @@ impl Drop for Loop {
 pub struct Mount(TempDir);
 
 impl Mount {
-    /// Prints why and returns `None` where this machine does not allow it.
+    /// A mounted file system. Prints the cause and returns `None` where this machine does not allow
+    /// one.
     pub fn new(kind: &str, options: &str) -> Option<Mount> {
         let dir = directory();
         let at = dir.path().to_str().unwrap();

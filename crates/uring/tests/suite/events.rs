@@ -8,7 +8,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use uring::UringDriver;
 
 fn event(flags: i32) -> File {
-    // SAFETY: no pointers are involved, and what it makes is owned by nobody else.
+    // SAFETY: no pointers are involved, and the new descriptor has no other owner.
     unsafe {
         let fd = libc::eventfd(0, libc::EFD_CLOEXEC | flags);
         assert!(fd >= 0);
@@ -22,7 +22,7 @@ fn raise(mut event: &File, by: u64) {
 
 #[test]
 fn a_receive_waits_for_an_event_and_takes_its_count() {
-    // Whether its own readers would wait is no matter.
+    // The event may block its own readers or not.
     for flags in [0, libc::EFD_NONBLOCK] {
         let (host, theirs) = (host(), event(flags));
         let mut driver = host.driver().unwrap();
@@ -40,7 +40,7 @@ fn a_receive_waits_for_an_event_and_takes_its_count() {
         raise(&theirs, 3);
         raise(&theirs, 4);
         count(&mut driver, 7);
-        // It waits, and is not raised by what is taken already.
+        // The receive waits: the counts taken before do not end it.
         let buf = filled(&driver, 8, 0);
         driver.submit(Token(1), target, Op::Recv(buf));
         let mut done = Vec::new();
@@ -51,7 +51,7 @@ fn a_receive_waits_for_an_event_and_takes_its_count() {
             driver.park(Nanos::MAX, &mut done);
         }
         assert_eq!(done.pop().unwrap().result.unwrap(), 8);
-        // What waits when it is closed ends.
+        // A receive that waits when the event is closed ends.
         let buf = filled(&driver, 8, 0);
         driver.submit(Token(2), target, Op::Recv(buf));
         driver.park(Nanos::ZERO, &mut done);

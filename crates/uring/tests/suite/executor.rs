@@ -1,4 +1,4 @@
-//! The device, gate and stream suites through the executor, on real things.
+//! The device, gate and stream suites through the executor, on real devices.
 
 use crate::common::{Loop, directory, file, host};
 use block::conformance;

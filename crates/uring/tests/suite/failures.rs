@@ -61,7 +61,7 @@ fn a_file_truncated_under_us() {
         (error.kind(), error.extent().unwrap().start),
         (Kind::Gone, at)
     );
-    // What is left still reads.
+    // The rest of the disk still reads.
     assert_eq!(read(&mut driver, disk, Lba::ZERO, BLOCK).unwrap(), 0);
 }
 
@@ -114,7 +114,7 @@ fn a_device_detached_while_open() {
     let host = host();
     let (mut driver, disk) = open(&host, device.path());
     write(&mut driver, disk, Lba::ZERO, Fua::No).unwrap();
-    // The kernel keeps it for us until we close it.
+    // The kernel keeps the device until it is closed here.
     device.detach();
     assert_eq!(read(&mut driver, disk, Lba::ZERO, BLOCK).unwrap(), 7);
     host.close(disk);
@@ -149,7 +149,7 @@ fn a_full_file_system() {
     write(&mut driver, disk, Lba(1024 + 4096), Fua::No).unwrap();
 }
 
-/// A block device whose writeback fails: its medium is a full file system.
+/// A block device on which writeback fails: its medium is a full file system.
 fn failing_device() -> Option<(Mount, Loop)> {
     let mount = Mount::new("tmpfs", "size=1m")?;
     let path = mount.path().join("medium");

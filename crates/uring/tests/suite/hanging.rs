@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use uring::{DiskOptions, UringDriver};
 
 const BYTES: u64 = 64 << 20;
-/// What takes longer hangs.
+/// Longest time of a call that does not hang.
 const SOON: Nanos = Nanos::from_secs(60);
 /// More than the kernel has workers for by default.
 const READS: u64 = 200;
 
-/// A file whose reads and writes a process serves.
+/// A file on FUSE: a process serves its reads and writes.
 struct Mount {
     path: PathBuf,
     server: Child,
@@ -24,7 +24,7 @@ struct Mount {
 }
 
 impl Mount {
-    /// `None`, said on standard error, where that cannot be.
+    /// Mounts the file. `None`, with a line on standard error, where that is impossible.
     fn start(dir: &Path) -> Option<Mount> {
         let (socket, path) = (dir.join("socket"), dir.join("mounted"));
         std::fs::write(&path, []).unwrap();
@@ -97,7 +97,7 @@ fn a_file_system_that_hangs_blocks_itself_alone() {
     let (sound, _) = host.open_disk(file(&dir, BYTES), &options).unwrap();
     let (mesh, opener) = (Mesh::new(1), host.clone());
     let mount = std::sync::Arc::new(mount);
-    // A shard that stalls with it would stall for ever, and fail no test.
+    // A shard that hangs with the mount would hang for ever, and fail no test.
     let (_over, watch) = std::sync::mpsc::channel::<()>();
     let hung = std::sync::Arc::downgrade(&mount);
     std::thread::spawn(move || {
@@ -123,7 +123,8 @@ fn a_file_system_that_hangs_blocks_itself_alone() {
                 read(0).await.unwrap();
                 mount.signal(libc::SIGSTOP);
                 let pause = Nanos::from_secs(2);
-                // Attributes that the kernel knows for a second are asked for again.
+                // After the pause the kernel asks again for attributes, which it keeps for a
+                // second.
                 env.timer.sleep(pause).await;
                 let began = env.timer.now();
                 // All of its operations at once, among them some that wait for the others' pages.

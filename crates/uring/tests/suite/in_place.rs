@@ -1,5 +1,5 @@
-//! Transfers of a file in memory: done as they are submitted, without the ring, and
-//! never at the cost of what comes through the ring.
+//! Transfers of a file in memory: done as they are submitted, without the ring, and never at the
+//! cost of completions of the ring.
 
 use crate::common::{Mount, buf_of, filled, host, perform, wait};
 use block::{Address, Driver, Fua, Lba, Nanos, Op, TargetId, Token};
@@ -64,7 +64,7 @@ fn a_stream_is_heard_amid_transfers_in_place() {
     let mut done = Vec::new();
     driver.park(Nanos::ZERO, &mut done);
     peer.write_all(b"heard").unwrap();
-    // Something is due at each turn, and nothing is ever submitted to the ring.
+    // A completion is due at each turn, and no entry is ever submitted to the ring.
     let limit = driver.now() + Nanos::from_secs(30);
     let heard = |done: &[block::Completion]| done.iter().any(|c| c.token == Token(1));
     while !heard(&done) {

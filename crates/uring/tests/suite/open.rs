@@ -1,5 +1,4 @@
-//! What cannot be opened says why and what to do about it, and what can has
-//! the right shape.
+//! A failed opening reports the cause and the remedy; a successful one has the right shape.
 
 use crate::common::{Loop, Mount, directory, file, host};
 use block::{Address, Kind, Sectors};
@@ -137,7 +136,7 @@ fn a_file_in_use() {
         Kind::Busy,
         &["in use", "stop that first"],
     );
-    // The lock is between those who ask for it.
+    // The lock concerns only openings that ask for it.
     host().open_disk(&path, &DiskOptions::default()).unwrap();
     owner.close(disk);
     owner.open_disk(&path, &exclusive).unwrap();
@@ -229,7 +228,7 @@ fn listeners_in_the_way_and_bad_addresses() {
     host.close(first);
     assert!(!path.exists(), "a closed listener removes its file");
 
-    // What a killed process leaves behind is replaced.
+    // A socket left by a killed process is replaced.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     host.listen(&unix).unwrap();

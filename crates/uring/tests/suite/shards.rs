@@ -28,7 +28,7 @@ fn an_unpark_ends_a_park_that_has_begun() {
     driver.park(Nanos::MAX, &mut done);
     assert!(done.is_empty());
     waker.join().unwrap();
-    // It was taken: the next park sleeps until its deadline.
+    // The unpark was taken: the next park sleeps until its deadline.
     let deadline = driver.now() + Nanos::from_millis(5);
     driver.park(deadline, &mut done);
     assert!(driver.now() >= deadline);
@@ -104,7 +104,7 @@ fn a_driver_dropped_with_work_in_flight_gives_every_buffer_back() {
         drop(driver);
         assert_eq!(pool.free_bytes(), pool.total_bytes());
     }
-    // What had been submitted was carried out.
+    // Submitted writes were carried out.
     let mut driver = host.driver().unwrap();
     let buf = filled(&driver, BLOCK, 0);
     let (result, payload) = perform(&mut driver, disk, Op::Read(Lba(255 * 8), buf));

@@ -1,5 +1,5 @@
-//! Blocks of the write-back log, of its journal and of arrays that have any bytes but the right
-//! magic, salt and checksum: what a decoder takes is in bounds, and written it is read alike.
+//! Blocks of the write-back log, of its journal and of arrays with any bytes but the right magic,
+//! salt and checksum: a decoded value is in bounds, and is read alike after it was encoded.
 
 use block::Sectors;
 use layout::array::{bitmap, journal, superblock};
@@ -8,11 +8,11 @@ use layout::{
     RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, Record, SEGMENT_BLOCKS, Segment, Uuid, journal_half,
 };
 
-/// What all blocks are salted with.
+/// The salt of all blocks.
 pub const OWNER: Uuid = Uuid(0x1234_5678);
 /// Members of the array.
 pub const MEMBERS: usize = 3;
-/// A chunk of it.
+/// A chunk of the array.
 pub const CHUNK: Sectors = Sectors(128);
 /// Blocks of the greatest device: their sectors have addresses.
 const BLOCKS_MAX: u64 = u64::MAX / BLOCK_SECTORS;
@@ -93,11 +93,11 @@ fn of_array<const N: usize>(magic: [u8; N], sum_at: usize, uuid: Option<usize>, 
     at[sum_at..sum_at + 4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Whether the decoder of `kind` takes `block`.
+/// True if the decoder of `kind` takes `block`.
 ///
 /// # Panics
 ///
-/// If what it takes is out of bounds, or is another once it was written.
+/// If the decoded value is out of bounds, or another once it was encoded.
 pub fn is_taken(kind: Kind, block: &[u8]) -> bool {
     match kind {
         Kind::LogSuperblock => reads_alike(
@@ -175,7 +175,7 @@ pub fn is_taken(kind: Kind, block: &[u8]) -> bool {
     }
 }
 
-/// What `decode` makes of `block`, and of what `encode` makes of that.
+/// The value that `decode` reads from `block`; the same once `encode` has written it.
 pub fn reads_alike<T: PartialEq + std::fmt::Debug>(
     block: &[u8],
     decode: impl Fn(&[u8]) -> Option<T>,

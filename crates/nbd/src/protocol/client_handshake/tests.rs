@@ -15,7 +15,7 @@ fn feed(c: &mut ClientHandshake, wire: &[u8]) -> (IoResult<Step>, Vec<u8>) {
     (step, out)
 }
 
-/// Feeds a reply that does not end the handshake; gives what is sent next.
+/// Feeds a reply that does not end the handshake; returns the next bytes to send.
 fn go_on(c: &mut ClientHandshake, wire: &[u8]) -> Vec<u8> {
     let (step, out) = feed(c, wire);
     assert_eq!(step.unwrap(), Step::More);
