@@ -16,8 +16,8 @@ use policy::{Key, Parts, Slot};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Bytes of memory that a line of so many bytes takes beside the policy's, with what reading its
-/// map back takes for a while.
+/// Bytes of memory of a line of `line_bytes` beside the policy's. Included is the memory to read
+/// its map back, which is used for a while.
 pub fn memory_per_line(line_bytes: u64) -> u64 {
     let blocks = line_bytes.div_ceil(layout::BLOCK_BYTES as u64);
     (blocks * 33).div_ceil(8) + READ_BACK_BYTES
@@ -31,10 +31,10 @@ pub fn lines_on(device_bytes: u64, line_bytes: u64) -> u32 {
     plan.ok().and_then(Result::ok).map_or(0, |plan| plan.slots)
 }
 
-/// The key of a line, its rank and whether it is known.
+/// Bytes of a line's key, its rank and its flags.
 const READ_BACK_BYTES: u64 = 8 + 20 + 2;
 
-/// `table`, longer: in the place of `zeroes`, of which no page is touched before it is used.
+/// Returns `zeroes` with `table` copied to its front: no other page is touched before its use.
 fn grown<T: Copy>(table: &[T], mut zeroes: Vec<T>) -> Vec<T> {
     zeroes[..table.len()].copy_from_slice(table);
     zeroes
@@ -131,7 +131,7 @@ impl Contents {
         }
     }
 
-    /// Where changes of `slot` are noted, if they are to be kept.
+    /// Returns the notes of changes to `slot`, if changes are to be kept.
     #[inline]
     fn noted(&mut self, slot: Slot) -> Option<&mut Changes> {
         let hidden = self.hidden.iter().any(|slots| slots.contains(&slot.0));
@@ -160,7 +160,7 @@ impl Contents {
         were
     }
 
-    /// The slot is `key`'s from now on; nothing of it is valid.
+    /// Gives the slot to `key`, without valid blocks.
     pub(crate) fn enter(&mut self, slot: Slot, key: Key) {
         self.clear(slot.0..slot.0 + 1);
         if let Some(changes) = &mut self.changes {
@@ -176,7 +176,8 @@ impl Contents {
         }
     }
 
-    /// The device of these slots is gone round: what is valid stays so, nothing is to be kept.
+    /// Notes that the device of these slots is bypassed: valid blocks stay valid, and no change is
+    /// to be kept.
     pub(crate) fn hide(&mut self, slots: &Range<u32>) {
         if let Some(changes) = &mut self.changes {
             changes.forget(slots);
@@ -224,7 +225,7 @@ impl Contents {
         self.words(slot, self.whole_line(), |word, mask| *word &= !mask);
     }
 
-    /// The slot is to be logged again, though it has not changed here.
+    /// Marks the slot to be logged again, without a change here.
     pub(crate) fn mark_dirty(&mut self, slot: Slot) {
         if let Some(changes) = &mut self.changes {
             changes.touched(slot);

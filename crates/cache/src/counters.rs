@@ -1,7 +1,7 @@
 //! Every decision of the engine under a name of its own.
 //!
-//! The table below is the one definition: it makes the enum, the stable names
-//! that metrics use, and the help text.
+//! The table below is the one definition: of the enum, the stable names that metrics use, and the
+//! help text.
 
 use std::cell::Cell;
 

@@ -1,6 +1,7 @@
-//! A volume's origin, as requests reach it.
+//! A volume's origin, in the path of requests.
 //!
-//! Invariant: it is changed ⟹ the devices of a pool that remembers have had the regions marked.
+//! Invariant: the origin is changed ⟹ the devices of a pool that remembers have had the regions
+//! marked.
 
 use crate::durable::Marking;
 use block::{BoxDevice, Buf, Content, Device, Extent, IoResult, Lba, Proof};
@@ -37,7 +38,7 @@ impl Origin {
         self.0.extents(extent, out).await
     }
 
-    /// The state to change, where it is marked.
+    /// The origin to change, given the proof of its marks.
     pub(crate) fn marked(&self, _marked: Marked) -> &BoxDevice {
         &self.0
     }

@@ -20,9 +20,9 @@ use std::rc::Rc;
 /// Where a line is.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
-    /// It was there before.
+    /// The line was there before.
     Resident(Slot),
-    /// From now on; nothing in it is valid.
+    /// The line is there from now on, without valid blocks.
     Entered(Slot),
 }
 
@@ -51,9 +51,9 @@ pub(crate) struct State<P> {
 }
 
 impl<P: Device> State<P> {
-    /// The one look-up of a request in a line: where the line is, or is to be
-    /// from now on. A line that is not resident and may not enter, for the
-    /// reason in `may_enter`, is not passed to the policy: it would make room.
+    /// The one look-up of a request in a line: the present place of the line, or its place from now
+    /// on. A line that is not resident and may not enter, for the reason in `may_enter`, is not
+    /// passed to the policy: the policy would make room.
     #[inline]
     pub(crate) fn look_up(
         &mut self,
@@ -104,8 +104,8 @@ impl<P: Device> State<P> {
         self.contents.enter(slot, key);
     }
 
-    /// A client is about to change `blocks` of a volume: nothing of them is
-    /// valid any more, nor will pool writes in flight make it so.
+    /// Invalidates `blocks` of a volume, which a client is about to change; pool writes in flight
+    /// no longer make them valid.
     pub(crate) fn invalidate(&mut self, volume: u32, blocks: Range<u64>, counters: &Counters) {
         let shape = self.shape;
         let lines = blocks.start >> shape.shift()..=blocks.end.saturating_sub(1) >> shape.shift();
@@ -165,9 +165,8 @@ impl<P: Device> State<P> {
         dropped
     }
 
-    /// The origin may hold other bytes than was thought in the lines of `volume` that
-    /// are `suspect`: nothing of them is valid any more, nor will pool writes in flight
-    /// make it so.
+    /// Invalidates the lines of `volume` that are `suspect`: the origin may hold other bytes than
+    /// expected. Pool writes in flight no longer make them valid.
     pub(crate) fn distrust(&mut self, volume: u32, suspect: impl Fn(u64) -> bool) {
         let whole = Run {
             first: 0,
@@ -196,7 +195,7 @@ impl<P: Device> State<P> {
         });
     }
 
-    /// Gives up the line of `key` if nothing in it is or is becoming valid.
+    /// Gives up the line of `key` if no block of the line is or is becoming valid.
     pub(crate) fn drop_if_empty(&mut self, key: Key, counters: &Counters) {
         if let Some(slot) = self.policy.peek(key)
             && self.contents.is_empty(slot)

@@ -1,8 +1,8 @@
 //! Marking regions before they are written, for many writes at once.
 //!
-//! Order: superblocks first if a member was lost or an id was given, then the bitmap of every member with
-//! a flush, then the writes that wait. A member that does not take its bitmap is
-//! lost, which is reinitialised.
+//! Order: superblocks first if a member was lost or an id was given, then the bitmap of every
+//! member with a flush, then the writes that wait. A member that does not take its bitmap is lost,
+//! and will be reinitialised.
 
 use super::io::{Do, perform};
 use super::superblocks::write_superblocks;
@@ -73,8 +73,7 @@ impl Drop for Marking {
     }
 }
 
-/// Writes bitmaps and losses of members whenever they are due, until the cache is
-/// gone.
+/// Writes bitmaps and losses of members whenever they are due, until the cache is gone.
 pub(super) async fn keep_marked<P: Device>(core: Weak<Core<P>>, durable: Rc<Durable>) {
     loop {
         let due = || {

@@ -24,7 +24,7 @@ pub(crate) struct Pending {
 pub(crate) struct Changes(BTreeMap<u32, Pending>);
 
 impl Changes {
-    /// A line was given the slot; nothing of it is valid.
+    /// Notes that a line was given the slot, without valid blocks.
     pub(crate) fn entered(&mut self, slot: Slot, key: Key) {
         let pending = Pending {
             key: Some(key),

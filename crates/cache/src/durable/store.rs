@@ -1,4 +1,4 @@
-//! The metadata on one member, as the cache has it in memory.
+//! The metadata on one member, in the memory of the cache.
 
 use crate::lines::Shape;
 use crate::pool_device::PoolDevice;
@@ -35,7 +35,7 @@ pub(crate) struct Store {
     pub(crate) generation: Cell<u32>,
     /// The first block of the log that the checkpoint does not cover.
     pub(crate) log_start: Cell<u64>,
-    /// The next block of the log; all before it are durable.
+    /// Next block of the log; all earlier ones are durable.
     pub(crate) log_next: Cell<u64>,
     /// The policy's hints: which of the two areas, bytes, their checksum, which part.
     pub(crate) hints: Cell<Option<(u8, u32, u32, u32)>>,
@@ -46,7 +46,7 @@ pub(crate) struct Store {
     pub(crate) found: Option<Recovered>,
     /// Its map is known; until then its lines are not used.
     pub(crate) warm: Cell<bool>,
-    /// The line of each slot, until it is in use; 0 for none.
+    /// The line of each slot that is not in use yet; 0 for none.
     pub(crate) keys: RefCell<Vec<u64>>,
     /// Its map is to be written as a whole: lines are in use that its log does not say.
     pub(crate) checkpoint_due: Cell<bool>,
@@ -58,7 +58,7 @@ pub(crate) struct Store {
 pub(crate) struct Recovered {
     /// The log reaches at least up to here, or the map cannot be trusted.
     pub(crate) log_end_min: u64,
-    /// The bitmap on it; `None` if it cannot be read.
+    /// The bitmap of the member; `None` if it cannot be read.
     pub(crate) bitmap: Option<Bitmap>,
 }
 
@@ -90,7 +90,7 @@ pub(crate) enum NewStore {
 }
 
 impl NewStore {
-    /// The metadata of `device`, whose lines have this shape.
+    /// The metadata of `device`, with lines of this shape.
     pub(crate) fn build<P: Device>(
         self,
         device: &PoolDevice<P>,

@@ -1,4 +1,4 @@
-//! What a block that a log owes costs in memory.
+//! The memory of a dirty block of a log.
 
 use super::{LIVE_BYTES, Still, Zeroes, finish, zeroes};
 use block::{BoxDevice, Device, Env, Fua, Lba, Nanos, Pool};
@@ -17,7 +17,7 @@ impl Members for Unharmed {
 
 /// Blocks of the volume, of which 256 are a MiB: 64 GiB.
 const VOLUME: u64 = 16 << 20;
-/// MiB of each device of the log. Each write takes two blocks of it.
+/// MiB of each device of the log. Each write takes two of its blocks.
 const SEGMENTS: u32 = 16 << 10;
 const WRITES: u64 = 1_000_000;
 
