@@ -1,8 +1,8 @@
-//! Which lines stay on the fast devices.
+//! The decision on the lines that stay on the fast devices.
 //!
-//! A policy hears of accesses and answers each with an [`Instruction`]; the
-//! engine carries it out. The live engine, the trace simulator and the
-//! miniature simulations inside `auto` run the same objects.
+//! A policy hears of accesses and answers each with an [`Instruction`]; the engine carries that
+//! out. The live engine, the trace simulator and the miniature simulations inside `auto` run the
+//! same objects.
 //!
 //! ```text
 //! Policy::access ─┬─ touch   resident? -> Hit(slot)
@@ -17,12 +17,12 @@
 //!     retired slots are never handed out
 //!     no access allocates memory once the policy is built or grown
 //!
-//! Not here, on purpose: bytes, devices, dirty data, threads, a clock, a random
-//! source. Time comes in through [`Policy::tick`], randomness as a seed.
+//! Not here, on purpose: bytes, devices, dirty data, threads, a clock, a random source. Time comes
+//! in through [`Policy::tick`], randomness as a seed.
 //!
-//! A new policy is one file that implements [`Policy`] (or, if it is made
-//! of linked lists, [`lines::ListPolicy`]) and one line in [`registry`]; the published ones that
-//! pools do not have are in the crate `baselines`.
+//! A new policy is one file that implements [`Policy`] (or, if made of linked lists,
+//! [`lines::ListPolicy`]) and one line in [`registry`]; the published ones that pools do not have
+//! are in the crate `baselines`.
 
 mod auto;
 mod heat;
@@ -50,7 +50,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Key(pub u64);
 
-/// The effect of a request on the lines it touches.
+/// The effect of a request on the lines touched.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Op {
     /// Reads the line, in whole or in part.
@@ -84,7 +84,7 @@ pub enum Instruction {
     Replace {
         /// The slot to reuse.
         slot: Slot,
-        /// The line that held it, and is no longer resident.
+        /// The line that occupied the slot, and is no longer resident.
         victim: Key,
     },
 }
@@ -92,7 +92,7 @@ pub enum Instruction {
 /// Why an access was not cached.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reason {
-    /// Estimated to be used less than the line it would replace.
+    /// Estimated to be used less than the line to be replaced.
     ColderThanVictim,
     /// Every line that could have made room is pinned by the engine.
     AllPinned,
@@ -132,14 +132,14 @@ pub struct Explanation {
     pub since: Nanos,
     /// The number of changes of the rule.
     pub changes: u64,
-    /// Each rule, and the share of recent accesses it would have missed.
+    /// Each rule, and the share of recent accesses that the rule would have missed.
     pub rules: Vec<(&'static str, f64)>,
 }
 
-/// A replacement policy, as the engine holds it: which resident line makes room.
+/// A replacement policy for the engine: the choice of the resident line that makes room.
 ///
-/// Usable as `Box<dyn Policy>` (one virtual call an access) or as a concrete
-/// type that the compiler inlines.
+/// Usable as `Box<dyn Policy>` (one virtual call an access) or as a concrete type that the compiler
+/// inlines.
 pub trait Policy {
     /// Records one access to `key` and returns the instruction.
     ///
@@ -173,10 +173,9 @@ pub trait Policy {
     /// Forgets `key` and frees its slot, which is returned.
     fn remove(&mut self, key: Key) -> Option<Slot>;
 
-    /// Declares that `key` already occupies `slot`, as after a restart, that
-    /// `held` of it is there, and that it has the heat that [`Policy::export`]
-    /// gave it or the default if that is lost. Returns false, and changes nothing, if either is taken or
-    /// unusable. Counts as no access.
+    /// Declares that `key` already occupies `slot`, as after a restart, with the parts `held`, and
+    /// with the heat that [`Policy::export`] gave, or the default if that is lost. Returns false,
+    /// and changes nothing, if either is taken or unusable. Counts as no access.
     fn adopt(&mut self, key: Key, slot: Slot, heat: Heat, held: Parts) -> bool;
 
     /// Visits every resident line once, with its heat, in the order in which
@@ -197,8 +196,8 @@ pub trait Policy {
     /// them are forgotten: a device to be emptied is emptied beforehand.
     fn retire(&mut self, slots: Range<u32>);
 
-    /// Puts retired slots back in use, free. What depends on how many there are is
-    /// made again by each call: revive many at once.
+    /// Puts retired slots back in use, free. Each call rebuilds all that depends on their number:
+    /// revive many at once.
     fn revive(&mut self, slots: &[Range<u32>]);
 
     /// Which slots exist, are free, are retired.
@@ -210,8 +209,8 @@ pub trait Policy {
     /// Passes the time. Call at any steady pace, such as once a second.
     fn tick(&mut self, _now: Nanos) {}
 
-    /// The learnt state, for [`Policy::restore`] after a restart;
-    /// empty for a policy that learns nothing beyond which lines it holds.
+    /// The learnt state, for [`Policy::restore`] after a restart; empty for a policy that only
+    /// knows its present lines.
     fn save(&self) -> Vec<u8> {
         Vec::new()
     }
@@ -231,7 +230,7 @@ pub trait Policy {
     fn check(&self);
 }
 
-/// Apart, so that a hit of the common kind saves no registers for it.
+/// Apart, so that a hit of the common kind saves no registers for this call.
 #[inline(never)]
 fn access_fully<P: Policy + ?Sized>(
     policy: &mut P,

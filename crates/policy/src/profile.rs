@@ -1,9 +1,8 @@
-//! A stream of accesses in numbers from which the size of a pool follows: the
-//! miss-ratio curve, and the working set over time.
+//! The figures of a stream of accesses that determine the size of a pool: the miss-ratio curve, and
+//! the working set over time.
 //!
-//! A [`Profiler`] is fed from a trace or from a running volume and holds less
-//! than [`STATE_BYTES_MAX`], whatever the stream; a [`Profile`] is what it knows
-//! at one moment, as plain data.
+//! A [`Profiler`] is fed from a trace or from a running volume and holds less than
+//! [`STATE_BYTES_MAX`] for any stream; a [`Profile`] is its knowledge at one moment, as plain data.
 //!
 //! Not here: prices, latencies and opinions, which are the reader's.
 
@@ -114,7 +113,7 @@ fn sizes(unique: f64) -> impl Iterator<Item = u64> {
 pub struct Profile {
     /// Length of a line.
     pub line_bytes: u64,
-    /// Reads, counted once for each line they touch.
+    /// Reads, counted once for each line touched.
     pub reads: u64,
     /// Writes, counted alike.
     pub writes: u64,

@@ -8,8 +8,8 @@ pub const CHANCE_MIN: f32 = 0.12;
 /// Every policy that a pool may have.
 pub const POLICIES: [&str; 3] = ["auto", "auto-endurance", "lru"];
 
-/// Bytes of memory that the policy called `name` takes for each slot at most, with what it
-/// remembers of lines that are not resident.
+/// Most bytes of memory for each slot of the policy called `name`, with those for lines that are
+/// not resident.
 pub fn memory_per_slot(name: &str) -> u64 {
     match name {
         // A node and the index.

@@ -5,7 +5,7 @@
 pub(crate) struct Scale {
     /// Accesses in a tick, as a power of two.
     pub(crate) shift: u32,
-    /// The pool's lines in ticks: how long it takes to touch as many.
+    /// The pool's lines in ticks: the time to touch as many.
     lines: u32,
     /// 2^40 divided by them, rounded up: division by them as a product.
     reciprocal: u64,
