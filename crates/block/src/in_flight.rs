@@ -1,4 +1,4 @@
-//! A count of things in progress that somebody can wait to see end.
+//! A count of operations in progress; a task can wait for their end.
 
 use crate::signal::Signal;
 use std::cell::Cell;

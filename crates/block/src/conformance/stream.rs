@@ -232,7 +232,7 @@ impl<C: Connector, L: Listener> Suite<'_, C, L> {
         self.expect_ended("a recv from a closed peer", self.recv(&here).await);
     }
 
-    /// Bytes that the peer sent before it closed do not hide the close.
+    /// Bytes sent by the peer before its close do not hide the close.
     async fn peer_closed(&self) {
         self.case.enter("the peer's close, with bytes to receive");
         let (here, there) = self.connected().await;
