@@ -127,7 +127,7 @@ impl Buf {
         Shared(self.0)
     }
 
-    /// Where the bytes are, for a driver that hands them to the kernel.
+    /// Address of the bytes, for a driver that hands them to the kernel.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.0.ptr.as_ptr()
     }

@@ -144,8 +144,7 @@ pub trait Device: 'static {
     /// one: a layer that gave up on a device takes it back after a flush.
     async fn flush(&self) -> IoResult;
 
-    /// Says that the bytes of `extent` are not needed; they read as anything
-    /// until written.
+    /// Marks the bytes of `extent` as not needed; reads give any bytes until they are written.
     async fn discard(&self, extent: Extent) -> IoResult;
 
     /// Appends runs that cover `extent` exactly, in order.

@@ -29,7 +29,7 @@ impl TargetId {
     pub const NONE: TargetId = TargetId(u32::MAX);
 }
 
-/// Where a stream connects to.
+/// Address that a stream connects to.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Address {
     /// The path of a unix socket.
@@ -38,8 +38,8 @@ pub enum Address {
     Tcp(Box<str>),
 }
 
-/// One operation. Disk operations lie inside the disk and on its logical
-/// blocks; otherwise they fail with `Invalid` and change nothing.
+/// An operation. Disk operations lie inside the disk and on its logical blocks; otherwise they fail
+/// with `Invalid` and change nothing.
 #[derive(Debug)]
 pub enum Op {
     /// Fills the buffer from the disk.
@@ -50,7 +50,7 @@ pub enum Op {
     Zero(Extent),
     /// Makes durable every write acknowledged before this was submitted.
     Flush,
-    /// Says that the extent's bytes are not needed; they read as anything.
+    /// Marks the extent's bytes as not needed; reads give any bytes.
     Discard(Extent),
     /// Waits for a connection on a listener; completes with its target.
     Accept,
@@ -87,11 +87,11 @@ pub enum Payload {
     /// The operation owned nothing, or a `Shared`, which is dropped.
     #[default]
     None,
-    /// Of a read, receive or take. After an error its bytes are unspecified.
+    /// The buffer of a read, receive or take. After an error its bytes are unspecified.
     Buf(Buf),
-    /// Of a send: the vector, empty, for use again.
+    /// The vector of a send, empty, for use again.
     Parts(Vec<Shared>),
-    /// Of a wait for the next request: that request.
+    /// The request that a wait for the next one returned.
     Request(Request),
 }
 
@@ -172,11 +172,11 @@ pub trait Turn {
     fn park(&mut self, deadline: Nanos);
 }
 
-/// Which shard of how many.
+/// Number of a shard, and the count of shards.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ShardId(pub u32);
 
-/// Where shards run: threads with a ring each, or one simulated world.
+/// Environment of shards: threads with a ring each, or one simulated world.
 pub trait Host {
     /// The argument of each shard.
     type Driver: Driver;

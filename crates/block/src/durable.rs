@@ -109,7 +109,7 @@ impl<T: Clone> Durable<T> {
         change(&mut self.now.borrow_mut())
     }
 
-    /// True if there is a change that neither all have, nor an image that is being written.
+    /// True if a change exists that neither all holders have, nor an image in flight.
     pub fn is_due(&self) -> bool {
         self.taken.get() != Some(self.version.get())
     }
@@ -144,13 +144,13 @@ impl<T: Clone> Durable<T> {
         self.complete.set(true);
     }
 
-    /// That every holder has a state of which `fact` is true, and will after a crash.
+    /// Proof that every holder has a state of which `fact` is true, and will after a crash.
     pub fn proof(&self, fact: impl Fn(&T) -> bool) -> Option<Proof> {
         let certain = self.complete.get() && self.held.borrow().iter().all(|h| fact(&h.state));
         certain.then_some(Proof(()))
     }
 
-    /// That every holder has the changes up to `version`.
+    /// Proof that every holder has the changes up to `version`.
     pub fn proof_of(&self, version: Version) -> Option<Proof> {
         let oldest = self.held.borrow().first().map(|held| held.version);
         let certain = self.complete.get() && oldest.is_none_or(|oldest| oldest >= version);

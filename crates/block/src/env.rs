@@ -169,7 +169,7 @@ impl Drop for Sleep {
     }
 }
 
-/// Everything a layer may use of its shard.
+/// All services of a shard for its layers.
 #[derive(Clone)]
 pub struct Env {
     /// Starts tasks.

@@ -215,7 +215,7 @@ impl<D: Device> Inner<D> {
         }
     }
 
-    /// The same, of a range of any length.
+    /// As `locked`, for the blocks of a range of any length.
     async fn locked_blocks(&self, offset: u64, len: u64, access: Access) -> Guard<'_> {
         loop {
             let blocks = self.outer_blocks(offset, len);

@@ -81,7 +81,7 @@ impl Intent {
         writes.ended = now;
     }
 
-    /// That every holder has all of `regions` marked.
+    /// Proof that every holder has all of `regions` marked.
     #[inline]
     pub fn proof(&self, regions: impl Iterator<Item = usize> + Clone) -> Option<Proof> {
         self.marked

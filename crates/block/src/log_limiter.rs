@@ -10,7 +10,7 @@ const LINES_MAX: u32 = 5;
 
 #[derive(Clone, Copy, Default)]
 struct Tally {
-    /// When its period began; none runs if `lines` is 0.
+    /// Beginning of its period; none runs if `lines` is 0.
     since: Nanos,
     lines: u32,
     more: u64,

@@ -1,6 +1,6 @@
 //! Some of a number of regions: a bit for each.
 
-/// Some of so many regions.
+/// A set of regions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Regions {
     count: usize,
@@ -8,7 +8,7 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// None of `count`.
+    /// An empty set among `count` regions.
     pub fn none(count: usize) -> Regions {
         Regions {
             count,

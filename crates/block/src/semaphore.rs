@@ -23,7 +23,7 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// With so many units, all of them free.
+    /// A semaphore with `units` units, all of them free.
     pub fn new(units: usize) -> Semaphore {
         Semaphore {
             free: Cell::new(units),
@@ -105,7 +105,7 @@ enum Stage {
     Held,
 }
 
-/// Units asked for, and in hand once awaited.
+/// Requested units, in hand once awaited.
 pub struct Permit<'a> {
     semaphore: &'a Semaphore,
     units: usize,

@@ -1,6 +1,6 @@
 //! Waiting for changes by other tasks of the shard.
 //!
-//! Invariant: whoever waits looks again after each notice, in order of arrival.
+//! Invariant: every waiter looks again after each notice, in order of arrival.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -42,7 +42,7 @@ impl Signal {
         .await
     }
 
-    /// Has the task that `waker` wakes look again at the next notice.
+    /// Registers `waker` for the next notice.
     pub fn register(&self, waker: &Waker) {
         let mut waiting = self.0.borrow_mut();
         if !waiting.iter().any(|w| w.will_wake(waker)) {

@@ -102,7 +102,7 @@ impl Budget {
         window > self.in_flight_max / FLOOR_PARTS || self.in_flight.get() > window
     }
 
-    /// One period has passed, in which operations became `late` that wait for others.
+    /// Ends a period, in which operations that wait for others became `late` or not.
     pub(crate) fn adapt(&self, late: bool) {
         let narrow = self.narrow.take();
         let settling = self.settling.get();

@@ -64,7 +64,7 @@ pub(crate) struct Busy {
     hits: Slab<Hit>,
     writes: Slab<Write>,
     tick: u32,
-    /// For so many ticks to come, a write was slow not long ago.
+    /// Number of ticks to come for which a write counts as slow not long ago.
     slow: u32,
 }
 
@@ -232,7 +232,7 @@ impl Busy {
         assert_eq!(*self.pins.0, pins);
     }
 
-    /// One period has passed: returns the operations that are late now.
+    /// Ends a period, and passes the operations that are late now to `late`.
     pub(crate) fn tick(&mut self, mut late: impl FnMut(Late)) {
         self.tick = self.tick.wrapping_add(1);
         self.slow = self.slow.saturating_sub(1);

@@ -236,12 +236,12 @@ impl<P: Device> Cache<P> {
         self.0.state.borrow().contents.valid_blocks()
     }
 
-    /// Promotions and updates that are on their way to the pool.
+    /// Promotions and updates in flight to the pool.
     pub fn filling(&self) -> u32 {
         self.0.background.count()
     }
 
-    /// Waits until nothing is on its way to the pool.
+    /// Waits until nothing is in flight to the pool.
     pub async fn settle(&self) {
         self.0.background.idle().await;
     }

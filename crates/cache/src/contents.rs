@@ -23,7 +23,7 @@ pub fn memory_per_line(line_bytes: u64) -> u64 {
     (blocks * 33).div_ceil(8) + READ_BACK_BYTES
 }
 
-/// Lines of so many bytes that a pool has room for on a device beside its metadata.
+/// Lines of `line_bytes` bytes that fit on a pool device beside its metadata.
 pub fn lines_on(device_bytes: u64, line_bytes: u64) -> u32 {
     let line_blocks = u32::try_from(line_bytes / layout::BLOCK_BYTES as u64);
     let sectors = Sectors(device_bytes / SECTOR_BYTES);
@@ -46,12 +46,12 @@ pub(crate) struct Contents {
     crc: Vec<u32>,
     /// Changes that are not on the devices yet; `None` for a pool that is not remembered.
     changes: Option<Changes>,
-    /// Slots of devices that are gone round: nothing of them is to be kept.
+    /// Slots of bypassed devices: no change of them is to be kept.
     hidden: Vec<Range<u32>>,
 }
 
 impl Contents {
-    /// `remembers` says whether the pool's devices keep this map.
+    /// An empty map; `remembers` is true if the pool's devices keep it.
     pub(crate) fn new(shape: Shape, remembers: bool) -> Contents {
         Contents {
             shape,
@@ -220,7 +220,7 @@ impl Contents {
         }
     }
 
-    /// Nothing of the slot is valid, which its device knows.
+    /// Clears the slot; its device knows that no block is valid.
     pub(crate) fn wipe(&mut self, slot: Slot) {
         self.words(slot, self.whole_line(), |word, mask| *word &= !mask);
     }
@@ -241,7 +241,7 @@ impl Contents {
         }
     }
 
-    /// Which blocks of the slot are valid.
+    /// The valid blocks of the slot.
     pub(crate) fn valid_mask(&self, slot: Slot) -> Mask {
         let mut mask = Mask::default();
         for block in 0..self.shape.blocks() {

@@ -93,7 +93,7 @@ counters! {
     ModeSwitches, "mode_switches", "Changes of a volume's mode.";
 }
 
-/// One set of counters.
+/// A set of counters.
 pub(crate) struct Counters([Cell<u64>; Counter::ALL.len()]);
 
 impl Counters {

@@ -63,14 +63,14 @@ pub(crate) struct Member<P> {
     pub(crate) state: Cell<DeviceState>,
     /// Operations in flight that the engine waits for.
     pub(crate) operations: InFlight,
-    /// The pool's metadata on the device, if there is any.
+    /// The pool's metadata on the device, if any.
     pub(crate) store: Option<Store>,
     start: Lba,
     shape: Shape,
 }
 
 impl<P: Device> Member<P> {
-    /// Where a block of one of its slots is.
+    /// Place of a block of one of its slots.
     #[inline]
     pub(crate) fn at(&self, slot: Slot, block: u32) -> Lba {
         let blocks =
@@ -105,9 +105,9 @@ pub(crate) struct Devices<P> {
     next_id: u32,
 }
 
-/// Where a new device's slots are to be.
+/// Place of a new device's slots.
 pub(crate) enum Room {
-    /// In place of a device that left.
+    /// The slots of a device that left.
     Reused(Range<u32>),
     /// After all others.
     Added(Range<u32>),

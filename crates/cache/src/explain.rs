@@ -8,7 +8,7 @@ use block::{Device, Extent, Lba, Sectors};
 use policy::{Explanation, Slot};
 use std::ops::Range;
 
-/// Where a line is in the pool.
+/// Place of a line in the pool.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Residence {
     /// The pool device.

@@ -63,8 +63,8 @@ impl Flights {
         }
     }
 
-    /// Waits for a read in flight that covers `blocks`; gives `buf` back if
-    /// there is none. The answer says whether the buffer was filled.
+    /// Waits for a read in flight that covers `blocks`; gives `buf` back if none does. The answer
+    /// is true if the buffer was filled.
     pub(crate) fn join(
         &self,
         blocks: Range<u64>,

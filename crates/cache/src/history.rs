@@ -40,9 +40,9 @@ pub enum Decision {
 pub struct Noted {
     /// The decision.
     pub decision: Decision,
-    /// When, to a tenth of a second.
+    /// Time, to a tenth of a second.
     pub at: Nanos,
-    /// When the line was last given a slot, if that is remembered.
+    /// Time at which the line was last given a slot, if remembered.
     pub admitted: Option<Nanos>,
 }
 

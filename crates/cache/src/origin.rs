@@ -10,7 +10,7 @@ use block::{BoxDevice, Buf, Content, Device, Extent, IoResult, Lba, Proof};
 pub(crate) struct Marked(#[expect(dead_code, reason = "asked for, never looked at")] Option<Proof>);
 
 impl Marked {
-    /// Once the pool's devices know.
+    /// Waits until the pool's devices have the marks.
     pub(crate) async fn known(marking: Option<&Marking>) -> Marked {
         Marked(match marking {
             Some(marking) => Some(marking.known().await),

@@ -52,7 +52,7 @@ impl<P: Device> PoolWrite<P> {
         })
     }
 
-    /// Writes the blocks; whether that succeeded.
+    /// Writes the blocks. Returns true if that succeeded.
     pub(crate) async fn write(&self, data: Shared) -> bool {
         self.record_checksums(&data);
         let at = self.member.at(self.slot, self.run.first);

@@ -61,7 +61,7 @@ pub(crate) async fn read<P: Device>(volume: &Rc<Inner<P>>, at: Lba, buf: Buf) ->
     }
 }
 
-/// The part of the blocks around `extent` that was asked for.
+/// Cuts the requested part out of the blocks around `extent`.
 fn cut(extent: Extent, whole: &[u8], mut part: Buf) -> Buf {
     let blocks = covering(extent);
     let from = (extent.start - extent_of(&blocks).start).bytes() as usize;
@@ -78,7 +78,7 @@ enum Plan<P: Device> {
 
 enum Piece<P: Device> {
     Hit(Hit<P>),
-    /// From the origin, and if permitted into the pool.
+    /// Read from the origin, and if permitted promote into the pool.
     Origin(Option<Permit>),
     /// With an origin read in flight.
     Join,

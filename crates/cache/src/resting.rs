@@ -21,14 +21,14 @@ pub(crate) struct Line {
     pub(crate) key: Key,
     pub(crate) slot: Slot,
     pub(crate) heat: Heat,
-    /// Not adopted yet.
+    /// True until the line is adopted.
     rests: bool,
 }
 
 /// The resting lines of one device.
 struct Rest {
     device: DeviceId,
-    /// In the order in which the policy is to adopt them.
+    /// Lines, in the order of their adoption by the policy.
     lines: Vec<Line>,
     /// Their places in `lines`, by key.
     by_key: Vec<u32>,

@@ -86,7 +86,7 @@ struct Stream {
     still: u32,
     /// Time of its last request, in requests of the volume.
     seen: u32,
-    /// Where its only request starts.
+    /// Start of its only request.
     only: Option<u64>,
     backward: bool,
 }

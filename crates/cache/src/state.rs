@@ -17,7 +17,7 @@ use policy::{Instruction, Key, Pins, Policy, Reason, Request, Slot};
 use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 
-/// Where a line is.
+/// Place of a line.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
     /// The line was there before.
@@ -40,13 +40,13 @@ pub(crate) struct State<P> {
     pub(crate) contents: Contents,
     pub(crate) busy: Busy,
     pub(crate) devices: Devices<P>,
-    /// Lines of devices that are gone round.
+    /// Lines of bypassed devices.
     pub(crate) resting: Resting,
     pub(crate) budget: Rc<Budget>,
     pub(crate) history: History,
-    /// Of the cache, as against those of each volume.
+    /// Counters of the cache; each volume has its own.
     pub(crate) counters: Rc<Counters>,
-    /// The metadata of the pool's devices, if there is any.
+    /// The metadata of the pool's devices, if any.
     pub(crate) durable: Option<Rc<Durable>>,
 }
 
@@ -146,8 +146,8 @@ impl<P: Device> State<P> {
         counters.add(Counter::BlocksInvalidated, u64::from(dropped));
     }
 
-    /// Of the resting lines of `volume` the run that `part` says is not valid any more; how many
-    /// blocks were.
+    /// Invalidates the run that `part` gives for each resting line in `lines`. Returns the number
+    /// of blocks that were valid.
     fn invalidate_resting(
         &mut self,
         volume: u32,
@@ -258,7 +258,7 @@ impl<P: Device> State<P> {
         }
     }
 
-    /// One period of the watchdog: faults for operations that are late.
+    /// Ends a period of the watchdog, with faults for late operations.
     pub(crate) fn tick(&mut self, now: Nanos) {
         let (mut hits, mut writes) = (Vec::new(), Vec::new());
         self.busy.tick(|operation| match operation {

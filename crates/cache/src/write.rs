@@ -156,7 +156,7 @@ fn begin_updates<P: Device>(
     updates
 }
 
-/// One line's part of a client's write, on its way to the pool.
+/// One line's part of a client's write, in flight to the pool.
 struct Update<P: Device> {
     part: Part,
     write: PoolWrite<P>,

@@ -48,8 +48,7 @@ const TRIES: u32 = 16;
 const MEMORY_POOLS: f32 = 16.0;
 /// Miss ratio by which another rule has to be better.
 const HYSTERESIS: f32 = 0.01;
-/// Accesses to a pool's worth of lines in which every class is recomputed so
-/// many times.
+/// Number of times that every class is recomputed in as many accesses as the pool has lines.
 const ROUNDS_PER_POOL: u32 = 4;
 
 /// The content of a slot: together, so that a hit touches one line of the processor's
@@ -75,7 +74,7 @@ impl Held {
 #[derive(Clone, Debug)]
 pub struct Auto<I> {
     index: I,
-    /// Of the slots up to the last that was ever used: the others' memory is not touched.
+    /// Lines of the slots up to the last that was ever used: the others' memory is not touched.
     lines: Vec<Held>,
     slots: Slots,
     ghosts: Ghosts,

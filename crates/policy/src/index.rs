@@ -125,7 +125,7 @@ impl Bucket {
         equal as u32 & ((1 << WAYS) - 1)
     }
 
-    /// The same, one by one.
+    /// As `ways`, one tag after the other.
     #[cfg(any(test, not(target_arch = "x86_64")))]
     fn ways_one_by_one(&self, tag: u8) -> u32 {
         let equal = self.tags.iter().map(|t| u32::from(*t == tag));

@@ -89,7 +89,7 @@ pub enum Instruction {
     },
 }
 
-/// Why an access was not cached.
+/// Reason why an access was not cached.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reason {
     /// Estimated to be used less than the line to be replaced.
@@ -157,8 +157,8 @@ pub trait Policy {
     /// Records an access; the slot if `key` is resident.
     fn touch(&mut self, key: Key, request: &Request) -> Option<Slot>;
 
-    /// The same for accesses that are hits and ask for little work; `None`, with
-    /// nothing recorded, for the others, of which `touch` is to hear.
+    /// As `touch`, for hits that need little work; `None`, with nothing recorded, for others: call
+    /// `touch` for them.
     #[inline]
     fn touch_common(&mut self, _key: Key, _request: &Request) -> Option<Slot> {
         None
@@ -167,7 +167,7 @@ pub trait Policy {
     /// Makes room for `key`, which is not resident.
     fn insert(&mut self, key: Key, request: &Request, pins: &dyn Pins) -> Instruction;
 
-    /// Where `key` is, without recording an access.
+    /// Returns the slot of `key`, without recording an access.
     fn peek(&self, key: Key) -> Option<Slot>;
 
     /// Forgets `key` and frees its slot, which is returned.
@@ -200,7 +200,7 @@ pub trait Policy {
     /// revive many at once.
     fn revive(&mut self, slots: &[Range<u32>]);
 
-    /// Which slots exist, are free, are retired.
+    /// The slots: existing, free and retired ones.
     fn slots(&self) -> &Slots;
 
     /// Visits every resident line once, in no particular order.

@@ -65,7 +65,7 @@ impl Parts {
     }
 }
 
-/// Of a line that is one block, any access touches all.
+/// An access touches all of a line of one block.
 impl Default for Parts {
     fn default() -> Parts {
         Parts::WHOLE

@@ -117,18 +117,17 @@ pub struct Profile {
     pub reads: u64,
     /// Writes, counted alike.
     pub writes: u64,
-    /// From the first to the last tick; zero if there was none.
+    /// Seconds from the first to the last tick; zero if there was none.
     pub seconds: f64,
     /// Distinct lines, estimated.
     pub unique_lines: f64,
     /// The miss ratio that no size goes below.
     pub plateau: f64,
-    /// Of the parts of lines that were read, the share that was touched for the first time,
-    /// estimated.
+    /// Estimated share of the parts of lines read that were touched for the first time.
     #[serde(default)]
     pub first_reads: f64,
-    /// Of the distinct lines, those first seen in the last quarter of the time,
-    /// as a share, estimated; zero if there was no tick.
+    /// Estimated share of the distinct lines that were first seen in the last quarter of the time;
+    /// zero if there was no tick.
     pub late_share: f64,
     /// The curve, by rising size, up to the distinct lines.
     pub curve: Vec<Point>,

@@ -35,7 +35,7 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// For a volume of so many lines.
+    /// Regions of a volume of `lines` lines.
     pub fn new(lines: u64) -> Regions {
         let lines = lines.max(1);
         let shift = lines.div_ceil(REGIONS_MAX).next_power_of_two().ilog2();

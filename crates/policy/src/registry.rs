@@ -19,8 +19,8 @@ pub fn memory_per_slot(name: &str) -> u64 {
     }
 }
 
-/// The policy called `name` over any keys; `None` if there is none of that name. `seed` keys
-/// the hash index and any random choice.
+/// Builds the policy called `name` over any keys; `None` for an unknown name. `seed` keys the hash
+/// index and any random choice.
 pub fn build(name: &str, slots: u32, seed: u64) -> Option<Box<dyn Policy>> {
     Some(match name {
         "auto" => Box::new(Auto::<HashIndex>::new(seed, slots, 0.0)),

@@ -19,7 +19,7 @@ const PAUSE: u64 = 60;
 /// Rest of a client without a daemon, and after a failure.
 const REST: Duration = Duration::from_millis(20);
 
-/// One client.
+/// A client.
 pub struct Client<'a> {
     /// Socket of the volumes.
     pub socket: &'a Path,

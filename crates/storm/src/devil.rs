@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// One of so many writes to a forgetting file is forgotten.
+/// One in this number of writes to a forgetting file is forgotten.
 const FORGOTTEN: u64 = 16;
 
 /// Operations on a file.

@@ -26,7 +26,7 @@ use vm_memory::{FileOffset, GuestAddress, MmapRegion};
 /// Bytes of the configuration space that a monitor may request; unused ones are zero.
 const CONFIG_BYTES_MAX: usize = 256;
 
-/// One connection of a monitor.
+/// A connection of a monitor.
 pub(crate) struct Handler {
     door: Arc<Door>,
     kicks: Sender,

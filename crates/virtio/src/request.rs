@@ -41,7 +41,7 @@ impl Pieces {
         self.0.iter().map(|piece| u64::from(piece.len)).sum()
     }
 
-    /// Takes the first `len` bytes off. There have to be so many.
+    /// Takes the first `len` bytes off. The pieces must have that many.
     fn split_to(&mut self, len: usize) -> Pieces {
         let (mut head, mut left) = (Vec::new(), len as u32);
         while left > 0 {
@@ -63,7 +63,7 @@ impl Pieces {
         Pieces(head)
     }
 
-    /// Takes the last byte off. There has to be one.
+    /// Takes the last byte off. The pieces must have one.
     fn split_last(&mut self) -> GuestAddress {
         while self.0.last().is_some_and(|piece| piece.len == 0) {
             self.0.pop();

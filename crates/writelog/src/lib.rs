@@ -291,7 +291,7 @@ impl<P: Device> WriteBack<P> {
         self.0.copies.are_stuck()
     }
 
-    /// True if the durable standing says that nothing is dirty, and nothing will be.
+    /// True if it is durable that nothing is dirty, and nothing will be.
     pub fn is_settled(&self) -> bool {
         self.0.copies.standing.is_settled()
     }

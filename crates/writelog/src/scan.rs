@@ -211,8 +211,8 @@ impl Scan {
             return;
         }
         self.headed.insert(slot);
-        // A later incarnation may have made the segment again, if a single copy had the header: it
-        // could not know of that.
+        // A later incarnation may have made the segment again without knowledge of the header, if a
+        // single copy had it.
         let known = self
             .segments
             .get(&number)

@@ -39,7 +39,7 @@ pub use stream::stream;
 use std::cell::Cell;
 use std::fmt;
 
-/// Where a suite stands, for its messages.
+/// Progress of a suite, for its messages.
 struct Case {
     suite: &'static str,
     seed: u64,

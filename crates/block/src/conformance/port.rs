@@ -185,7 +185,7 @@ impl<P: Port> Server<P> {
                 "{request:?} answered with {what}: {kind:?}"
             );
         }
-        // Of another length than the write has, or of none.
+        // A buffer of another length than the write's, or of none.
         let buf = self
             .env
             .pool

@@ -64,12 +64,12 @@ impl Holder {
 struct Seen {
     stories: u64,
     proofs: u64,
-    /// Proofs of facts that an image in flight, or one that failed, says too.
+    /// Proofs of facts that also hold in an image in flight, or in one that failed.
     proofs_meanwhile: u64,
     refused: u64,
 }
 
-/// The writes of an image that are under way, and whether all so far are good.
+/// The writes of an image in flight, and true if all so far have succeeded.
 struct Writing<'a> {
     image: Image<'a, State>,
     version: Version,

@@ -27,7 +27,7 @@ pub(crate) struct Marking {
 }
 
 impl Marking {
-    /// From here on the regions of `blocks` are suspect.
+    /// Begins a marking: from here on the regions of `blocks` are suspect.
     pub(crate) fn begin(durable: &Rc<Durable>, volume: u32, blocks: &Range<u64>) -> Marking {
         Marking {
             stays: Cell::new(false),
@@ -46,7 +46,7 @@ impl Marking {
         loose.push((self.volume, self.blocks.clone()));
     }
 
-    /// Once every member knows, of the regions and of the volume's id.
+    /// Waits until every member has the marks and the volume's id.
     pub(crate) async fn known(&self) -> Proof {
         let durable = &self.durable;
         let given = |pool: &PoolState| self.volume < pool.next_volume;

@@ -30,7 +30,7 @@ const CHUNK_BLOCKS: usize = 16;
 
 const _: () = assert!(REGION_BLOCKS as usize >= 256, "a line is in one region");
 
-/// Commits at most once a period, while there is anything to commit.
+/// Commits at most once a period, while changes are due.
 pub(super) async fn keep_committed<P: Device>(core: Weak<Core<P>>, durable: Rc<Durable>) {
     loop {
         let due = || match core.upgrade() {
@@ -62,7 +62,7 @@ fn is_due<P: Device>(core: &Core<P>, durable: &Durable) -> bool {
         || state.devices.all_warm() && !durable.table.intent.marked().is_empty()
 }
 
-/// One commit; bits that were idle for `ticks` periods are cleared.
+/// Makes one commit; bits that were idle for `ticks` periods are cleared.
 pub(super) async fn commit<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>, ticks: u32) {
     let _one = durable.committing.lock().await;
     // A line promoted from an origin that was written before it was added, and not flushed, could

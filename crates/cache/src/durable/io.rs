@@ -98,8 +98,7 @@ pub(crate) async fn read<D: Device>(
     }
 }
 
-/// Bytes of metadata; `None` if a sector of them cannot be read, for there is
-/// another copy.
+/// Reads metadata; `None` if one of its sectors is unreadable, for another copy exists.
 pub(crate) async fn readable<D: Device>(
     device: &D,
     at: Lba,
@@ -114,8 +113,8 @@ pub(crate) async fn readable<D: Device>(
     }
 }
 
-/// As much of the table area of a copy of a superblock as its rows take, on a device that is used
-/// from `base` on; nothing if that cannot be read.
+/// Reads as much of the table area of a copy of a superblock as its rows take, on a device that is
+/// used from `base` on; nothing if that is unreadable.
 pub(crate) async fn table_area<D: Device>(
     device: &D,
     base: Lba,

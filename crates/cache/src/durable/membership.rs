@@ -22,7 +22,7 @@ pub(super) struct Verdict {
     /// State of the pool in its newest superblock.
     pub newest: Option<Superblock>,
     pub epoch: u64,
-    /// As the devices were given.
+    /// Memberships, in the order of the given devices.
     pub memberships: Vec<Membership>,
     /// Members that are not here, or not trusted.
     pub missing: Vec<String>,

@@ -68,7 +68,7 @@ pub(crate) struct Durable {
     superblock: block::Durable<PoolState>,
     /// Volumes that were encoded last, and how.
     encoded: RefCell<(Volumes, VolumeTable)>,
-    /// Of blocks of the log written since the pool was opened.
+    /// Incarnation of log blocks written since the pool was opened.
     incarnation: Cell<u32>,
     /// A member was lost since the superblocks were written.
     departed: Cell<bool>,
@@ -78,7 +78,7 @@ pub(crate) struct Durable {
     loading: Cell<usize>,
     closed: Cell<bool>,
     table: Table,
-    /// Where writes have failed that may land yet, with the volume's id.
+    /// Places of failed writes that may land yet, with the volume's id.
     loose: RefCell<Vec<(u32, Range<u64>)>>,
     /// Writes of the volumes' origins, by id.
     origins: RefCell<BTreeMap<u32, Rc<Writes>>>,
@@ -155,7 +155,7 @@ impl Durable {
         self.ids_known().is_none()
     }
 
-    /// That the superblocks know of all ids which were given.
+    /// Proof that the superblocks have all ids which were given.
     fn ids_known(&self) -> Option<Proof> {
         let next = self.superblock.now().next_volume;
         self.superblock.proof(|held| held.next_volume >= next)

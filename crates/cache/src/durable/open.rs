@@ -332,7 +332,7 @@ impl<P: Device> Cache<P> {
             }
         }
         let held = durable.lock.lock().await;
-        // Where one is new the pool is in another epoch than before.
+        // With a new device the pool is in another epoch than before.
         let before = durable.superblock.now().epoch.saturating_sub(1);
         for member in members.iter().filter(|m| is_new(m)) {
             write_new_bitmap(core, durable, member, before).await;
@@ -505,7 +505,7 @@ fn store(
     }
 }
 
-/// The newest bitmap of each device that is trusted. `Err` says which could not be read.
+/// Reads the newest bitmap of each trusted device. `Err` names one that could not be read.
 async fn bitmaps_of<P: Device>(
     given: &[Given<P>],
     verdict: &Verdict,

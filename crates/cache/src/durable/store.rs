@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 /// The state of the two copies of a superblock.
 #[derive(Default)]
 pub(crate) struct Copies {
-    /// Which one is written last.
+    /// Index of the copy that is written last.
     pub(super) last: Cell<Option<usize>>,
     /// The rows of which each table area has its part.
     pub(super) tables: RefCell<[Option<VolumeTable>; 2]>,
@@ -28,9 +28,9 @@ pub(crate) struct Store {
     pub(crate) device: Uuid,
     pub(crate) name: String,
     pub(crate) plan: Plan,
-    /// Where the part of the device begins.
+    /// First sector of the part of the device.
     pub(crate) base: Lba,
-    /// Which of its two maps the newest checkpoint is in.
+    /// Map of the newest checkpoint, of its two.
     pub(crate) map: Cell<Option<u8>>,
     pub(crate) generation: Cell<u32>,
     /// The first block of the log that the checkpoint does not cover.
@@ -48,7 +48,7 @@ pub(crate) struct Store {
     pub(crate) warm: Cell<bool>,
     /// The line of each slot that is not in use yet; 0 for none.
     pub(crate) keys: RefCell<Vec<u64>>,
-    /// Its map is to be written as a whole: lines are in use that its log does not say.
+    /// True if its map is to be written as a whole: lines are in use that its log lacks.
     pub(crate) checkpoint_due: Cell<bool>,
     /// Memory for the bitmap, so that a client's write never waits for any.
     pub(crate) bitmap_buffer: RefCell<Option<Buf>>,
@@ -63,12 +63,12 @@ pub(crate) struct Recovered {
 }
 
 impl Store {
-    /// Where block `n` of `area` is.
+    /// Place of block `n` of `area`.
     pub(crate) fn at(&self, area: Area, n: u64) -> Lba {
         area.lba(self.base, n)
     }
 
-    /// Where block `sequence` of the log is.
+    /// Place of block `sequence` of the log.
     pub(crate) fn log_at(&self, sequence: u64) -> Lba {
         self.at(self.plan.log, sequence % self.plan.log.blocks)
     }

@@ -122,8 +122,8 @@ fn encode<P: Device>(core: &Core<P>, superblock: &Superblock) -> Encoded {
     }
 }
 
-/// Has the witness give the sequence number, and some more. One that has no superblock yet trusts
-/// nothing that any device holds. False: the pool is closed.
+/// Reserves the sequence number, and some more, on the witness. A witness without a superblock yet
+/// trusts nothing on any device. False: the pool is closed.
 async fn give<P: Device>(core: &Rc<Core<P>>, durable: &Durable, number: u64) -> bool {
     let record = durable.record.borrow().clone();
     let Some(record) = record.filter(|record| record.given < number) else {

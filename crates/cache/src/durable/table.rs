@@ -33,7 +33,7 @@ pub(crate) struct Table {
     credit: Cell<u32>,
 }
 
-/// The bits under a write: so many from the first one on, around the end.
+/// The bits under a write: a number of bits from the first one on, around the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Bits {
     first: u32,
@@ -47,7 +47,7 @@ impl Bits {
 }
 
 impl Table {
-    /// `regions` of so many blocks, a power of two.
+    /// A table with regions of `region_blocks` blocks, a power of two.
     pub(crate) fn new(region_blocks: u32) -> Table {
         Table {
             intent: Intent::new(BITS),
@@ -84,7 +84,7 @@ impl Table {
         bits
     }
 
-    /// That every device knows of a write that has begun.
+    /// Proof that every device has the marks of a write that has begun.
     #[inline]
     pub(crate) fn proof(&self, bits: Bits) -> Option<Proof> {
         self.intent.proof(bits.iter())
@@ -128,7 +128,7 @@ impl Table {
         self.intent.idle(self.before(ticks))
     }
 
-    /// Clears those of `bits` that are still idle; whether there were any.
+    /// Clears those of `bits` that are still idle. Returns true if there were any.
     pub(crate) fn clear(&self, bits: &[usize], ticks: u32) -> bool {
         self.intent.clear(bits, self.before(ticks)) > 0
     }

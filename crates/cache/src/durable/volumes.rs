@@ -25,7 +25,7 @@ impl<P: Device> Cache<P> {
         })
     }
 
-    /// The last record of a volume's origin; empty if there is none.
+    /// The last record of a volume's origin; empty if none exists.
     pub fn origin_record(&self, volume: &str) -> Vec<u8> {
         let find = |durable: &Rc<Durable>| {
             let pool = durable.superblock.now();
@@ -106,8 +106,8 @@ impl<P: Device> Cache<P> {
         }
     }
 
-    /// Has the next incarnation forget the lines of the volume with this id, or not;
-    /// durable by the next [`Cache::remember`].
+    /// Sets whether the next incarnation forgets the lines of the volume with this id; durable by
+    /// the next [`Cache::remember`].
     pub(crate) fn set_quiesced(&self, id: u32, quiesced: bool) {
         let Some(durable) = self.durable() else {
             return;

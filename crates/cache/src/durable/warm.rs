@@ -23,10 +23,10 @@ use std::rc::Rc;
 
 /// Blocks of map or log that are read at once.
 const CHUNK_BLOCKS: u64 = 64;
-/// Slots that are put into use at once.
+/// Number of slots that are put to use at once.
 pub(super) const BATCH: usize = 4096;
 
-/// Why a member's map was not trusted.
+/// Reason not to trust a member's map.
 enum Unusable {
     /// The metadata cannot be read.
     Unread(Fault),
@@ -118,8 +118,8 @@ fn still_here<P: Device>(member: &Member<P>) -> Result<(), Unusable> {
     }
 }
 
-/// Has slots of `member` logged before any bit is cleared. A part of map or log that is unreadable
-/// now may be readable at the next start, and would be trusted then.
+/// Marks slots of `member` to be logged before any bit is cleared. A part of map or log that is
+/// unreadable now may be readable at the next start, and would be trusted then.
 pub(super) fn mark_dirty<P: Device>(core: &Core<P>, member: &Member<P>, slots: Range<usize>) {
     let contents = &mut core.state.borrow_mut().contents;
     for local in slots {
@@ -222,7 +222,7 @@ async fn replay<P: Device>(
     Ok(sequence)
 }
 
-/// A slot that is about to be put into use.
+/// A slot that is about to be put to use.
 struct Line {
     rank: u32,
     /// The member with the line.
@@ -282,8 +282,8 @@ async fn adopt<P: Device>(core: &Rc<Core<P>>, durable: &Durable) {
     }
 }
 
-/// Gives a slot that was put into use its line, if the line is trusted. Returns true if the slot
-/// has one.
+/// Gives a slot that was put to use its line, if the line is trusted. Returns true if the slot has
+/// one.
 pub(super) fn adopt_line<P: Device>(
     core: &Core<P>,
     state: &mut State<P>,

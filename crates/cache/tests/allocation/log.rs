@@ -64,7 +64,7 @@ fn log(still: &Rc<Still>, pool: &Pool) -> WriteBack<Zeroes> {
     log
 }
 
-/// Bytes that are live for each block that is owed, once all of `blocks` were written.
+/// Returns the live bytes for each dirty block, once all of `blocks` were written.
 fn bytes_a_block(blocks: impl Iterator<Item = u64>) -> f64 {
     let (still, pool) = (Rc::new(Still::default()), Pool::new(16 << 20));
     let log = log(&still, &pool);

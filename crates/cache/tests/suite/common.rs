@@ -63,7 +63,7 @@ fn disk(name: &str, sectors: Sectors, block: Sectors, time: Nanos) -> DiskSpec {
     spec
 }
 
-/// Runs `test` on one shard in a world made as `setup` says; returns the world.
+/// Runs `test` on one shard in a world by `setup`; returns the world.
 pub fn run<F>(setup: Setup, test: impl Fn(Rig) -> F + 'static) -> Sim
 where
     F: Future<Output = ()> + 'static,

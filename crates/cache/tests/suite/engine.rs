@@ -156,7 +156,7 @@ fn a_write_given_up_by_its_caller_keeps_its_blocks_out_of_the_pool() {
                 .await
                 .is_none()
         );
-        // Old bytes may come back while the write is under way, but not stay.
+        // Old bytes may come back while the write is in flight, but not stay.
         rig.read(0, 8).await.unwrap();
         rig.cache.settle().await;
         rig.expect(0, 8, 9).await;

@@ -317,7 +317,7 @@ fn a_sound_device_whose_hits_wait_behind_promotions_stays() {
         let end = rig.env.timer.now() + Nanos::from_secs(30);
         let reader = async |number: u64| {
             for step in 0.. {
-                // Of four lines three are there; the others are none next to the one before.
+                // Of four lines three are cached; the fourth is never next to the one before.
                 let line = match step % 4 {
                     0 => 32 + (number * 64 + step * 37) % 900,
                     _ => (number + step) % 32,

@@ -20,7 +20,7 @@ pub struct Forgetful(Rc<Inner>);
 struct Inner {
     below: BoxDevice,
     pool: Pool,
-    /// By block of 4 KiB.
+    /// Unflushed writes, by block of 4 KiB.
     volatile: RefCell<BTreeMap<u64, Vec<u8>>>,
     to_report: Cell<bool>,
     flushes: Cell<u64>,

@@ -5,7 +5,7 @@ use block::{Device, Extent, Fua, Kind, Lba, Nanos, Sectors};
 use cache::{Counter, DeviceState, Mode, PoolDevice};
 use sim::{Effect, Ops, Outcome, Plan, Rule, When};
 
-/// When a failed write lands.
+/// Time until a failed write lands.
 const LATE: Nanos = Nanos::from_millis(2000);
 
 /// The first write of `within` on a disk fails, and lands later.

@@ -119,7 +119,7 @@ fn all_that_clients_may_use_comes_back_from_a_pool_that_hangs() {
         let (over, kept) = hang(first, len, step, count);
         let name = format!("{count} reads of {len} bytes from {first}: {over} over, {kept} kept");
         assert!(kept >= (MEMORY / 2).min(count as usize * len), "{name}");
-        // Off the blocks, the part that was asked for is a buffer of its own.
+        // Off the blocks, the requested part is a buffer of its own.
         let on_blocks = first % page == 0;
         assert!(over <= if on_blocks { 0 } else { kept }, "{name}");
     }

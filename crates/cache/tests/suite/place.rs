@@ -26,7 +26,7 @@ pub struct Place {
     pub period_ms: u64,
 }
 
-/// One run of a cache in that world.
+/// A run of a cache in that world.
 pub struct Rig {
     pub env: Env,
     pub local: Local<SimDriver>,
@@ -74,7 +74,7 @@ impl Place {
         place
     }
 
-    /// Cuts the power so many steps of the world from now.
+    /// Cuts the power after `steps` steps of the world.
     pub fn cut_after(&mut self, steps: u64) {
         let cut = PowerCut {
             domain: None,
@@ -238,7 +238,7 @@ impl Rig {
         buf[0]
     }
 
-    /// Everything on the volume is the content of the origin.
+    /// Checks that the whole volume has the content of the origin.
     pub async fn agrees(&self) {
         let origin = self.local.disk(self.origin).unwrap();
         for at in (0..64 * 2048).step_by(1024) {

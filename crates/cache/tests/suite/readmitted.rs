@@ -1,4 +1,4 @@
-//! A pool device that was late is gone round, and comes back with the lines that are right.
+//! A pool device that was late is bypassed, and comes back with the lines that are right.
 
 use crate::place::{LINE, Place, Rig, cut_off};
 use block::{Kind, Nanos};

@@ -7,7 +7,7 @@ use cache::{Counter, Found, Mode};
 use layout::Plan as Areas;
 use sim::{Effect, Ops, Outcome, Plan, Rule, When};
 
-/// Where the metadata of a pool's device is.
+/// Places of the metadata on a pool's device.
 fn areas() -> Areas {
     Areas::new(Sectors::from_mib(8), LINE as u32 / 8).unwrap()
 }
@@ -273,7 +273,7 @@ fn the_log_names_no_id_that_the_superblocks_have_not_given() {
         place.sim.world_mut().set_plan(plan).unwrap();
         cut(&mut place, &[0], async |rig: Rig| {
             rig.cache.warmed().await;
-            // The id changes; the superblock that says so is on its way when a line is logged.
+            // The id changes; the superblock with that change is in flight when a line is logged.
             let forget = rig.volume.invalidate();
             let read = async {
                 rig.sleep(100).await;

@@ -174,7 +174,7 @@ fn a_power_cut_while_one_copy_of_a_superblock_is_torn_leaves_the_other() {
     }
 }
 
-/// Superblocks have no room for so many volumes: the rest of them is in the table areas.
+/// Superblocks have no room for these volumes: the rest of them is in the table areas.
 #[test]
 fn a_power_cut_amid_the_writing_of_many_volumes_leaves_the_old_or_the_new() {
     const VOLUMES: u32 = 40;

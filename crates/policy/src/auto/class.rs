@@ -66,7 +66,7 @@ impl Class {
         (self.0 % (DISTANCES * SHAPES)) as u8
     }
 
-    /// From the number of [`Class::kind`]; bits beyond its range are ignored.
+    /// A class from the number of [`Class::kind`]; bits beyond its range are ignored.
     pub(crate) fn recalled(count: u8, kind: u8) -> Class {
         let kind = u16::from(kind) % (DISTANCES * SHAPES);
         Class(counted(count) * DISTANCES * SHAPES + kind)

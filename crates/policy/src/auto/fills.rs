@@ -41,7 +41,7 @@ pub(crate) type Cell = [f32; 2];
 pub(crate) struct Fills {
     cells: [[Cell; COLUMNS]; ROWS],
     found: [[f32; COLUMNS]; ROWS],
-    /// By uses, how many resident lines of the sample were used again, and how many evicted.
+    /// Resident lines of the sample that were used again, and that were evicted, by uses.
     stays: [[f32; 2]; ROWS],
 }
 
@@ -50,7 +50,7 @@ impl Fills {
         Fills::of([[[0.0; 2]; COLUMNS]; ROWS])
     }
 
-    /// From the cells of [`Fills::cells`].
+    /// Observations from the cells of [`Fills::cells`].
     pub(crate) fn of(cells: [[Cell; COLUMNS]; ROWS]) -> Fills {
         let mut fills = Fills {
             cells,

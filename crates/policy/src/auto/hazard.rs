@@ -26,7 +26,7 @@ const RETENTION: f32 = 0.98;
 struct Cell {
     /// Lines that left the bucket.
     left: f32,
-    /// Of them, by being reused.
+    /// Those of them that were reused.
     reused: f32,
 }
 
@@ -147,7 +147,7 @@ impl Hazards {
         &self.fills
     }
 
-    /// From the rows of [`Hazards::rows`], by position; absent rows are empty.
+    /// Observations from the rows of [`Hazards::rows`], by position; absent rows are empty.
     pub(crate) fn from_rows(
         rows: impl Iterator<Item = (usize, [[f32; 2]; BUCKETS])>,
         fills: Fills,
@@ -211,7 +211,7 @@ fn fade(row: &mut Row) {
 /// Ages from the start of a bucket up to the horizon that attains its index.
 #[derive(Clone, Copy, Default)]
 struct Stretch {
-    /// Of a line at the start: the chance of a reuse within the stretch, ...
+    /// For a line at the start: the chance of a reuse within the stretch, ...
     chance: f32,
     /// ... the expected ticks until then or the end, ...
     ticks: f32,

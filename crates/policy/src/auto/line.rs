@@ -70,7 +70,7 @@ impl Line {
         (self.word >> COUNT_BITS) as u8 & USES_MAX
     }
 
-    /// The parts held after a use that touches so much.
+    /// The parts held after a use of `touched`.
     #[inline]
     pub(crate) fn used(self, touched: Parts) -> Line {
         self.resident(self, touched)

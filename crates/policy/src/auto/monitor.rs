@@ -65,7 +65,7 @@ pub(crate) struct Monitor {
     queues: [Queue; BUCKETS],
     minis: [Vec<Resident>; EXPERTS],
     mini_lines: u32,
-    /// When the queues were last looked at.
+    /// Time at which the queues were last examined.
     advanced: u32,
     random: Random,
 }
@@ -191,8 +191,7 @@ impl Monitor {
         }
     }
 
-    /// An entry for a key that is not followed; if there is none left, another key is
-    /// given up.
+    /// Returns an entry for a key that is not followed; if none is left, another key is given up.
     fn follow(&mut self, key: Key, line: Line, hazards: &mut Hazards) -> u32 {
         let entry = Entry {
             key,

@@ -21,7 +21,7 @@ const SAMPLERS: usize = 4;
 /// Most lines that each sampler follows: less than half of the capacity of a hash table with 8192
 /// places, so that removals never make the table grow.
 const LINES_MAX: usize = 3500;
-/// Bins of the distance histogram: so many for each octave, 48 octaves.
+/// Bins of the distance histogram in each of its 48 octaves.
 const BINS_PER_OCTAVE: u32 = 32;
 const BINS: usize = (BINS_PER_OCTAVE * 48) as usize;
 /// 97.5% of Student's t with one degree of freedom less than samplers stays
@@ -105,7 +105,7 @@ impl MissRatioCurve {
         }
     }
 
-    /// Of the parts of lines that were read, the share that was touched for the first time.
+    /// Share of the parts of lines read that were touched for the first time.
     pub fn first_reads(&self) -> f64 {
         let first: f64 = self.samplers.iter().map(|s| s.parts_first_read).sum();
         let read = self.parts_read.max(1) as f64;

@@ -34,7 +34,7 @@ pub struct Wanted {
 pub(super) enum Found {
     /// A device that is missing or unreadable, with the reason.
     Absent(String),
-    /// Zeroes, with room for so many segments.
+    /// Zeroes, with room for `room` segments.
     Blank { room: u32 },
     /// A copy of a log.
     Log {
@@ -47,7 +47,7 @@ pub(super) enum Found {
 
 /// The decision: the state that holds from now on.
 pub(super) struct Chosen {
-    /// Superblock whose mask has the trusted copies.
+    /// Superblock, with the trusted copies in its mask.
     pub(super) superblock: LogSuperblock,
     /// True if the log is new.
     pub(super) is_new: bool,

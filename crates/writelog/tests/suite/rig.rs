@@ -16,7 +16,7 @@ use writelog::{
 
 pub type Leaf = Disk<SimDriver>;
 
-/// One shard in such a world.
+/// Runs `test` on one shard in such a world.
 pub fn run<F: Future<Output = ()> + 'static>(test: impl Fn(Rig) -> F + 'static) -> Sim {
     let mut world = World::new(1);
     let mut add = |name: &str, mib, micros| {

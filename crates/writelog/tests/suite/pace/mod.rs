@@ -119,7 +119,7 @@ fn random_writes_slow_down_to_the_disk_s_rate_without_a_pause() {
             (200..800).contains(&settled.0),
             "{cleaning:?}: {settled:?} to a disk"
         );
-        // Where writes are stopped until a segment is free, the longest takes 545 ms.
+        // If writes were stopped until a segment is free, the longest would take 545 ms.
         assert!(
             settled.1 < Nanos::from_millis(150),
             "{cleaning:?}, the longest: {settled:?}"

@@ -52,7 +52,7 @@ impl Setup {
     }
 }
 
-/// One shard with such a log.
+/// One shard with the log of a [`Setup`].
 #[derive(Clone)]
 pub struct Rig {
     pub local: Local<SimDriver>,
