@@ -141,7 +141,7 @@ pub trait Device: 'static {
 
     /// Makes every write acknowledged before this call durable. A leaf, and any layer that goes on
     /// with a change that was given up, first waits until no such change can still undo a later
-    /// one: a layer that gave up on a device takes it back after a flush.
+    /// one. For a layer that gave up on a device takes it back after a flush.
     async fn flush(&self) -> IoResult;
 
     /// Marks the bytes of `extent` as not needed; reads give any bytes until they are written.

@@ -15,7 +15,7 @@
 //! Memory is bounded by credits, never by a wait of a task that holds some. Frontends hold at most
 //! half of the pool for their requests; layers that need more than one further buffer of a
 //! request's size have a [`crate::Reserve`]; background work takes free buffers (`try_get`). Memory
-//! kept by a device that does not answer is beyond that: if the arena has no room then, the system
+//! kept by a device that does not answer is beyond that. If the arena has no room then, the system
 //! gives the memory, and takes it back when the buffer is dropped.
 
 pub(crate) mod arena;

@@ -1,5 +1,6 @@
 //! Memory that a layer sets aside, for requests that need far more than the one buffer they came
-//! with: a stripe that is changed in part, a member's bytes that are computed from the others.
+//! with. Examples are a stripe that is changed in part, and a member's bytes that are computed from
+//! the others.
 //!
 //! Invariants:
 //!     bytes set aside for reserves <= half of the pool: frontends may hold the rest

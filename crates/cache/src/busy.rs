@@ -19,9 +19,9 @@ use slab::Slab;
 use std::ops::Range;
 use std::task::Waker;
 
-/// The number of operations in flight on each slot, slots that are equal modulo
-/// the table's size counted together: one of them that is busy pins them all,
-/// which costs another choice of victim and nothing else.
+/// The number of operations in flight on each slot. Slots that are equal modulo the table's size
+/// are counted together: one busy slot pins them all, which costs another choice of victim and
+/// nothing else.
 pub(crate) struct Pins(Box<[u32; PINS]>);
 const PINS: usize = 4096;
 

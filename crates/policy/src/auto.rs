@@ -2,11 +2,11 @@
 //!
 //! The policy keeps no lists. A resident line has eight bytes ([`line`]): its last access, the
 //! number of its accesses, its class ([`class`]), and its parts in the pool ([`fills`]). A sample
-//! of the keys ([`monitor`]) teaches the chance of reuse for each class at each age ([`hazard`]),
-//! and runs miniature caches of the rules ([`expert`]): learned reuse, recency, frequency, tenure.
-//! The rule with the fewest misses in miniature decides here: it judges a few random resident lines
-//! and takes the one worth least. All rules read the same bytes, so a change of rule hands nothing
-//! over and costs nothing.
+//! of the keys ([`monitor`]) teaches the chance of reuse for each class at each age ([`hazard`]).
+//! The sample also runs miniature caches of the rules ([`expert`]): learned reuse, recency,
+//! frequency, tenure. The rule with the fewest misses in miniature decides here: it judges a few
+//! random resident lines and takes the one worth least. All rules read the same bytes, so a change
+//! of rule hands nothing over and costs nothing.
 //!
 //! Invariants:
 //!     lines[s].line is vacant, or there is none ⟺ slot s holds no line

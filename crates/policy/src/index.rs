@@ -5,9 +5,9 @@
 //!
 //! [`HashIndex`] is a hash table of cache-line buckets that never rehashes and leaves no
 //! tombstones, after F14 (Bronson and Shi, "Open-sourcing F14", Facebook 2019). A bucket is 64
-//! bytes: twelve entries, each a one-byte tag and a node number, and the count of entries that did
-//! not fit here and went on to a later bucket. A look-up stops at the first bucket with a count of
-//! zero.
+//! bytes: twelve entries, each a one-byte tag and a node number, and a count. The count is that of
+//! entries that did not fit here and went on to a later bucket. A look-up stops at the first bucket
+//! with a count of zero.
 //!
 //! Invariants:
 //!     tag = 0 ⟺ the entry is empty

@@ -178,15 +178,13 @@ pub trait Policy {
     /// and changes nothing, if either is taken or unusable. Counts as no access.
     fn adopt(&mut self, key: Key, slot: Slot, heat: Heat, held: Parts) -> bool;
 
-    /// Visits every resident line once, with its heat, in the order in which
-    /// they are to be adopted after a restart: of lines of equal heat the one
-    /// unused for longest comes first.
+    /// Visits every resident line once, with its heat, in the order of adoption after a restart. Of
+    /// lines of equal heat the one unused for longest comes first.
     ///
-    /// A restart that forgets nothing: store the lines in this order and the
-    /// bytes of [`Policy::save`]; afterwards build a policy of the same name
-    /// and size, `restore` the bytes, `adopt` the lines in the stored order.
-    /// Lines that are no longer valid are left out. Another policy may adopt
-    /// them too: it uses the parts of the heat that it knows.
+    /// A restart that forgets nothing: store the lines in this order and the bytes of
+    /// [`Policy::save`]; afterwards build a policy of the same name and size, `restore` the bytes,
+    /// `adopt` the lines in the stored order. Lines that are no longer valid are left out. Another
+    /// policy may adopt them too: it uses the parts of the heat that it knows.
     fn export(&self, visit: &mut dyn FnMut(Key, Slot, Heat));
 
     /// Makes the slots `..total` exist; those added are free. Allocates.

@@ -5,8 +5,9 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Longest time of a client's request once nothing holds it up, on an idle machine: the time to
-/// lose a log or pool device (ten times `hit_latency_max`), and as long for the work after that.
+/// Longest time of a client's request once nothing holds it up, on an idle machine. That is the
+/// time to lose a log or pool device (ten times `hit_latency_max`), and as long for the work after
+/// that.
 const ANSWER: Duration = Duration::from_secs(25);
 /// Likewise of a command, which other commands may precede.
 pub const TURN: Duration = Duration::from_secs(120);

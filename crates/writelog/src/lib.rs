@@ -20,7 +20,7 @@
 //!     newest answer - oldest dirty write <= `max_lag`
 //!
 //! So, if every copy of a log is lost, the origin has the state of a disk with a volatile cache
-//! after a power cut: with an ordered log the origin alone, with a journaled one the origin after
+//! after a power cut. With an ordered log that holds at once, with a journaled one after
 //! [`Journal::replay`]. An interval lies between two flushes, or forced writes, of the volume; time
 //! and size may split one.
 //!

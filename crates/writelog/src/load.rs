@@ -12,8 +12,8 @@
 //! former incarnation committed.
 //!
 //! Invariant: a version that is left out has a later one in the same load. One in a later load
-//! would do for acknowledged writes, but a block that is written without end would never be at the
-//! origin, and `max_lag` not hold.
+//! would do for acknowledged writes. But a block that is written without end would then never be at
+//! the origin, and `max_lag` would not hold.
 
 use super::index::Index;
 use super::journal::Journal;

@@ -11,7 +11,7 @@
 //! delays transactions (`dmu_tx_delay` in `dmu_tx.c`). Writes that are faster than the origin
 //! settle at x = 3/4, at the rate of the origin.
 //!
-//! Waiting writes go on with the first of them, if their turns come soon after: an ordered log then
+//! Waiting writes go on with the first of them, if their turns come soon after. An ordered log then
 //! has more writes in one interval, as no client flushes between them.
 //!
 //! While a log is to become empty, writes have a quarter of the rate, however full the log is.

@@ -11,7 +11,7 @@
 //!     a header with a later number is on a present copy ⟹ no incarnation adds to a segment
 //!     the log ends ⟹ nothing readable says that more was durable, else that is `missing`
 //!
-//! The third keeps a summary true after any loss of later segments: a copy that has been away may
+//! The third keeps a summary true after any loss of later segments. A copy that has been away may
 //! have the header of a segment that the log has gone on without.
 
 use super::copies::{Copies, SegmentRead};

@@ -1,7 +1,7 @@
 //! The cleaner's share of the origin's time while clients read from the origin: a fixed part, and
 //! up to the whole as the log fills. Without such reads the cleaner is not limited.
 //!
-//! A read counts as one from the origin by its time: the cache in front of the origin answers
+//! A read counts as one from the origin by its time. The cache in front of the origin answers
 //! sooner, and so does an origin that needs no protection.
 
 use super::pace::HALF;

@@ -1,10 +1,10 @@
-//! Every short story of state that is written to two holders: changes before and while an
-//! image is written, writes that land, that fail, and that fail and have landed all the
-//! same, images given up, and a cut of the power after each step.
+//! Every short story of state that is written to two holders. A story has changes before and while
+//! an image is written; writes that land, that fail, and that fail and have landed all the same;
+//! and images given up. The power is cut after each step.
 //!
-//! A holder keeps two copies, and writes the worse one; a write that is cut leaves that
-//! copy torn. After a cut a holder has the newest that is whole. A fact with a proof at the time of
-//! the cut must hold on each, with any of the writes in flight landed or torn.
+//! A holder keeps two copies, and writes the worse one; a write that is cut leaves that copy torn.
+//! After a cut a holder has the newest that is whole. A fact with a proof at the time of the cut
+//! must hold on each, with any of the writes in flight landed or torn.
 
 use block::{Durable, Image, Version};
 

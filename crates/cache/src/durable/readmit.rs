@@ -169,7 +169,7 @@ fn runs(set: &[bool], start: u32) -> Vec<Range<u32>> {
 }
 
 impl Store {
-    /// Makes the device a member again: its contents are not used, and its log begins where no
+    /// Makes the device a member again. Its contents are not used, and its log begins where no
     /// block of the old one can be taken for one of the new.
     fn restart(&self) {
         let next = self.log_next.get().max(self.log_start.get()) + 2 * self.plan.log.blocks;

@@ -299,9 +299,9 @@ fn superblock_of_pool<P: Device>(
     }
 }
 
-/// Writes the superblock of a member that is reinitialised: it names the pool and an earlier epoch,
-/// and is never trusted, for no witness knows the device by its new name. The epoch is kept, so
-/// that an old witness finds a device that knows better.
+/// Writes the superblock of a member that is reinitialised, with the pool and an earlier epoch.
+/// That superblock is never trusted, for no witness knows the device by its new name. The epoch is
+/// kept, so that an old witness finds a device that knows better.
 ///
 /// Both copies are written, since the bitmap that follows does not fit an old superblock.
 pub(super) async fn claim<P: Device>(

@@ -1,5 +1,6 @@
-//! A pool that is opened again after an event that a single run does not see: an older image, the
-//! origin of another pool, changed ids and sizes, a member that lacks writes of the others.
+//! A pool that is opened again after an event that a single run does not see. Such events are an
+//! older image, the former origin of another user, changed ids and sizes, and a member that lacks
+//! writes of the others.
 
 use crate::place::{LINE, Place, Rig, cut_off};
 use block::{Device, Extent, Fua, Kind, Lba, Nanos, Sectors, TargetId};

@@ -1,6 +1,6 @@
-//! The class of a line at its last access, a small number: from the number of its accesses, the
-//! distance of the last two, and the shape of the request. Lines of one class are expected to be
-//! reused alike.
+//! The class of a line at its last access, a small number. It follows from the number of accesses,
+//! the distance of the last two, and the shape of the request. Lines of one class are expected to
+//! be reused alike.
 
 use super::scale::Scale;
 use crate::{Op, Request};

@@ -10,9 +10,9 @@
 //! Parts that the engine could not write to the slot after all, or that a write made invalid there,
 //! count as held.
 //!
-//! Cells with few reads are shrunk towards those of as many parts and any number of uses, and these
-//! towards certainty, which is the value of a line without observations. The length of lines' stay
-//! is not saved: it is soon counted again.
+//! Cells with few reads are shrunk towards those of as many parts and any number of uses. These are
+//! shrunk towards certainty, which is the value of a line without observations. The length of
+//! lines' stay is not saved: it is soon counted again.
 
 use super::line::{Line, USES_MAX};
 use crate::Parts;

@@ -1,9 +1,9 @@
 //! A spatial sample of the keys, followed whether resident or not: it teaches the hazards, and runs
 //! one miniature cache for each rule.
 //!
-//! Sampling keys by hash keeps every access to a sampled key, so that a cache of `rate * lines`
-//! over the sample misses like the pool would (Waldspurger, Saemundsson, Ahmad and Park, "Cache
-//! modeling and optimization using miniature simulations", ATC 2017).
+//! Sampling keys by hash keeps every access to a sampled key. So a cache of `rate * lines` over the
+//! sample misses like the pool would (Waldspurger, Saemundsson, Ahmad and Park, "Cache modeling and
+//! optimization using miniature simulations", ATC 2017).
 //!
 //! Invariants:
 //!     a followed key is in exactly one age queue, that of its age's bucket as

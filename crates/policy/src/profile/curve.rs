@@ -6,8 +6,8 @@
 //! differences.
 //!
 //! A resident line may lack the requested block. An access that touches a block not touched before
-//! is a miss at every size. A block may have been lost with its line, and the line come back since:
-//! that is not followed, so with lines of many blocks small sizes look a little too good.
+//! is a miss at every size. A block may have been lost with its line, and the line come back since.
+//! That is not followed, so with lines of many blocks small sizes look a little too good.
 
 use super::access::{Blocks, Hashes};
 use super::order::{Order, POSITIONS};
