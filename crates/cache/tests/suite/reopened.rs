@@ -1,5 +1,5 @@
 //! A pool that is opened again after an event that a single run does not see. Such events are an
-//! older image, the former origin of another user, changed ids and sizes, and a member that lacks
+//! older image, an origin that was left to others, changed ids and sizes, and a member that lacks
 //! writes of the others.
 
 use crate::place::{LINE, Place, Rig, cut_off};
