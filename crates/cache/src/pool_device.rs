@@ -25,7 +25,7 @@ impl<P: Device> PoolDevice<P> {
         }
     }
 
-    /// Returns the number of lines on the device; refuses a place for none.
+    /// Returns the number of lines on the device; refuses a place too small for one.
     pub(crate) fn lines(&self, shape: Shape) -> IoResult<u32> {
         let geometry = self.device.geometry();
         geometry.check(self.extent)?;
