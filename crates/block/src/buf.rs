@@ -75,7 +75,7 @@ impl Drop for View {
     }
 }
 
-/// An aligned buffer with one holder, who may write it.
+/// An aligned buffer with one holder, the only writer.
 pub struct Buf(View);
 
 impl Buf {
@@ -127,7 +127,7 @@ impl Buf {
         Shared(self.0)
     }
 
-    /// Where the bytes are, for a driver that hands them to the kernel.
+    /// Address of the bytes, for a driver that hands them to the kernel.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.0.ptr.as_ptr()
     }
@@ -157,7 +157,7 @@ impl fmt::Debug for Buf {
 pub struct Shared(View);
 
 impl Shared {
-    /// A view of a part of it.
+    /// A view of a part of this one.
     #[inline]
     pub fn slice(&self, range: Range<usize>) -> Shared {
         Shared(self.0.part(range))

@@ -1,15 +1,16 @@
 //! The time limit of a device, counted while the process runs.
 //!
-//! A clock runs on while the process is paused: a signal, a freezer, a suspended machine. The device had
-//! none of that time. Threads that work for it were paused as well, and its answers waited unread. A deadline
-//! is therefore a number of ticks. A tick that ends much later than it was set for is set again.
+//! A clock runs on while the process is paused: a signal, a freezer, a suspended machine. The
+//! device had none of that time. Threads that work for the device were paused as well, and its
+//! answers waited unread. A deadline is therefore a number of ticks. A tick that ends much later
+//! than its due time is set again.
 //!
 //! Invariants:
 //!     a deadline has passed ⟹ all of its ticks have ended, the last of them in time or twice
 //!     a pause of the process, of whatever length, costs a device at most one tick
 //!     a process that is late at each tick waits for at most twice the ticks
 //!
-//! Not here: the fate of a device whose deadline has passed.
+//! Not here: the fate of a device after its deadline.
 
 use crate::buf::{Buf, Shared};
 use crate::device::{Content, Device, Geometry};
@@ -45,8 +46,8 @@ impl Deadline {
         }
     }
 
-    /// Runs `work` until the deadline has passed; `None` if `work` did not end by then, in
-    /// which case it is dropped.
+    /// Runs `work` until the deadline has passed; `None` if `work` did not end by then and is
+    /// dropped.
     pub async fn bound<T>(self, work: impl Future<Output = T>) -> Option<T> {
         first_of(work, self).await
     }

@@ -15,10 +15,9 @@ pub struct Geometry {
     pub name: Arc<str>,
     /// Its size; a multiple of `block`.
     pub sectors: Sectors,
-    /// The logical block: addresses and lengths are multiples of it. 1 or 8
-    /// sectors.
+    /// Logical block, of which addresses and lengths are multiples: 1 or 8 sectors.
     pub block: Sectors,
-    /// The unit of partition tables and file systems on it: 8 sectors of a medium that has no
+    /// Unit of partition tables and file systems on the device: 8 sectors of a medium without
     /// smaller ones, else 1.
     pub native: Sectors,
     /// A length and alignment that is served at full speed, such as a stripe.
@@ -130,9 +129,8 @@ pub trait Device: 'static {
 
     /// Fills `buf` from `at`. After an error the buffer's bytes are unspecified.
     ///
-    /// May give back another buffer of the same length: a layer that gives up
-    /// on a device cannot have the buffer that the device still holds.
-    /// [`Buf::join`] puts parts together whichever buffers they are.
+    /// May give back another buffer of the same length: a layer that gives up on a device cannot
+    /// have the buffer that the device still holds. [`Buf::join`] joins parts in any buffers.
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult);
 
     /// Writes `data` to `at`.
@@ -141,21 +139,20 @@ pub trait Device: 'static {
     /// Makes `extent` read as zeroes.
     async fn zero(&self, extent: Extent) -> IoResult;
 
-    /// Makes every write acknowledged before this call durable. A leaf, and whatever goes
-    /// on with a change that was given up, first waits until no such change can still
-    /// undo a later one: whoever gave up on a device takes it back after a flush.
+    /// Makes every write acknowledged before this call durable. A leaf, and any layer that goes on
+    /// with a change that was given up, first waits until no such change can still undo a later
+    /// one. For a layer that gave up on a device takes it back after a flush.
     async fn flush(&self) -> IoResult;
 
-    /// Says that the bytes of `extent` are not needed; they read as anything
-    /// until written.
+    /// Marks the bytes of `extent` as not needed; reads give any bytes until they are written.
     async fn discard(&self, extent: Extent) -> IoResult;
 
     /// Appends runs that cover `extent` exactly, in order.
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult;
 }
 
-/// A device of a type unknown here, shared; for topologies built at run time.
-/// Costs a boxed future a request, so it belongs on the miss path.
+/// A device of a type unknown here, shared; for topologies built at run time. Costs a boxed future
+/// a request, so the miss path is its place.
 #[derive(Clone)]
 pub struct BoxDevice(Rc<dyn DynDevice>);
 

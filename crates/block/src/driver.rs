@@ -1,12 +1,12 @@
-//! The contract between the executor and whatever performs operations.
+//! The contract between the executor and the driver that performs operations.
 //!
-//! Disks, byte streams and ports go through one queue, so that an engine, a block
-//! server and a network origin all run on every driver.
+//! Disks, byte streams and ports go through one queue, so that an engine, a block server and a
+//! network origin all run on every driver.
 //!
 //! Invariants every driver keeps (`conformance::driver`):
 //!     each submitted token completes exactly once, and only from `park`
 //!     a buffer handed in with an operation comes back with its completion
-//!     `now` never goes back, and `park(d)` returns no later than it must
+//!     `now` never goes back, and `park(d)` returns no later than required
 
 use crate::buf::{Buf, Shared};
 use crate::device::Geometry;
@@ -29,7 +29,7 @@ impl TargetId {
     pub const NONE: TargetId = TargetId(u32::MAX);
 }
 
-/// Where a stream connects to.
+/// Address that a stream connects to.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Address {
     /// The path of a unix socket.
@@ -38,8 +38,8 @@ pub enum Address {
     Tcp(Box<str>),
 }
 
-/// One operation. Disk operations lie inside the disk and on its logical
-/// blocks; otherwise they fail with `Invalid` and change nothing.
+/// An operation. Disk operations lie inside the disk and on its logical blocks; otherwise they fail
+/// with `Invalid` and change nothing.
 #[derive(Debug)]
 pub enum Op {
     /// Fills the buffer from the disk.
@@ -50,7 +50,7 @@ pub enum Op {
     Zero(Extent),
     /// Makes durable every write acknowledged before this was submitted.
     Flush,
-    /// Says that the extent's bytes are not needed; they read as anything.
+    /// Marks the extent's bytes as not needed; reads give any bytes.
     Discard(Extent),
     /// Waits for a connection on a listener; completes with its target.
     Accept,
@@ -87,18 +87,18 @@ pub enum Payload {
     /// The operation owned nothing, or a `Shared`, which is dropped.
     #[default]
     None,
-    /// Of a read, receive or take. After an error its bytes are unspecified.
+    /// The buffer of a read, receive or take. After an error its bytes are unspecified.
     Buf(Buf),
-    /// Of a send: the vector, empty, for use again.
+    /// The vector of a send, empty, for use again.
     Parts(Vec<Shared>),
-    /// Of a wait for the next request: that request.
+    /// The request that a wait for the next one returned.
     Request(Request),
 }
 
 /// The end of an operation.
 #[derive(Debug)]
 pub struct Completion {
-    /// The token it was submitted with.
+    /// The token of its submission.
     pub token: Token,
     /// Bytes received, the new target of an accept or connect, else 0.
     pub result: IoResult<u64>,
@@ -110,8 +110,8 @@ pub struct Completion {
 pub trait Unpark: Send + Sync {
     /// Makes the current `park`, or else the next, return without delay.
     ///
-    /// Called from any thread, and also while a driver drops a buffer inside
-    /// its own calls, so it takes no lock that a driver holds.
+    /// Called from any thread, and also while a driver drops a buffer inside its own calls, so no
+    /// lock may be taken that a driver holds.
     fn unpark(&self);
 }
 
@@ -123,13 +123,13 @@ pub trait Driver: 'static {
     /// The shard's buffer memory.
     fn pool(&self) -> &Pool;
 
-    /// Begins `op` on `target`. It completes exactly once, later, even if
-    /// nobody waits any more. Never blocks and never completes inside the call.
+    /// Begins `op` on `target`. The operation completes exactly once, later, even without a waiter.
+    /// Never blocks and never completes inside the call.
     fn submit(&mut self, token: Token, target: TargetId, op: Op);
 
-    /// Appends due completions to `done`. If there are none, blocks (in a simulation:
-    /// lets the world move) until a completion, an unpark, or `deadline`.
-    /// A deadline in the past makes it a poll.
+    /// Appends due completions to `done`. If there are none, blocks (in a simulation: lets the
+    /// world move) until a completion, an unpark, or `deadline`. A deadline in the past makes the
+    /// call a poll.
     fn park(&mut self, deadline: Nanos, done: &mut Vec<Completion>);
 
     /// A handle that other shards use to end `park`.
@@ -138,8 +138,8 @@ pub trait Driver: 'static {
     /// The shape of a disk; `None` for another or an unknown target.
     fn geometry(&self, target: TargetId) -> Option<Geometry>;
 
-    /// True if the peer of a stream is known to have ended its side, though what it sent
-    /// before may be left to receive; false for anything else.
+    /// True if the peer of a stream is known to have ended its side, though bytes sent before may
+    /// be left to receive; false for anything else.
     fn peer_closed(&self, target: TargetId) -> bool;
 
     /// The number of a port's tags; `None` for another or an unknown target.
@@ -164,7 +164,7 @@ pub enum Progress {
     Done,
 }
 
-/// A shard as its host drives it: `turn` and `park` alternate.
+/// A shard from its host's view: `turn` and `park` alternate.
 pub trait Turn {
     /// Runs every task that can run now.
     fn turn(&mut self) -> Progress;
@@ -172,17 +172,17 @@ pub trait Turn {
     fn park(&mut self, deadline: Nanos);
 }
 
-/// Which shard of how many.
+/// Number of a shard, and the count of shards.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ShardId(pub u32);
 
-/// Where shards run: threads with a ring each, or one simulated world.
+/// Environment of shards: threads with a ring each, or one simulated world.
 pub trait Host {
     /// The argument of each shard.
     type Driver: Driver;
 
-    /// Boots `shards` shards, each on the thread it will live on, and runs them
-    /// until all are done (or, in a simulation, until the power is cut).
+    /// Boots `shards` shards, each on the thread of its later life, and runs them until all are
+    /// done (or, in a simulation, until the power is cut).
     fn run<B>(&mut self, shards: u32, boot: B)
     where
         B: Fn(ShardId, Self::Driver) -> Box<dyn Turn> + Send + Sync + 'static;

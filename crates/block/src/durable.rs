@@ -1,19 +1,19 @@
-//! State that is encoded to devices, and may be acted on only once it is there.
+//! State that is encoded to devices, and may be acted on only once the devices have it.
 //!
-//! It is changed in memory; from time to time an [`Image`] is taken of it and written to
-//! all who hold it. What may be on a device is known at every instant: the last image
+//! The state is changed in memory; from time to time an [`Image`] of the state is taken and written
+//! to all holders. The possible contents of a device are known at every instant: the last image
 //! that all have, and each that was begun since. A fact is certain if all of these say it.
 //!
 //! Invariants:
-//!     there is a `Proof` of a fact ⟹ whatever the power leaves of the writes so far, every
+//!     there is a `Proof` of a fact ⟹ after a power cut at any point of the writes so far, every
 //!         holder has an image that says it
-//!     an image is of one instant: that of `begin`, whatever changes while it is written
-//!     an image that is dropped, not `written`, proves nothing and disproves what it denies
+//!     an image is of one instant: that of `begin`, whatever changes during its write
+//!     an image that is dropped, not `written`, proves nothing and disproves the facts it denies
 //!     one image is being written at a time, for two could land in any order
-//!     nobody holds it ⟹ all is proved of it; who comes has what the next image says
+//!     there is no holder ⟹ all facts are proved; a new holder has the facts of the next image
 //!
-//! Not here: who holds it, where, in how many copies and encoded how. Who holds it no
-//! more, for it was lost, must be unable to come back as if it did.
+//! Not here: the holders, and the place, the number of copies and the encoding of an image. A
+//! holder that was lost must be unable to come back as if it were one.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::ops::Deref;
@@ -48,7 +48,7 @@ pub struct Durable<T> {
     held: RefCell<Vec<Held<T>>>,
 }
 
-/// A state as it was when its writing began. Encode it before anything is awaited.
+/// A state at the begin of its write. Encode it before anything is awaited.
 #[must_use]
 #[derive(Debug)]
 pub struct Image<'a, T> {
@@ -67,7 +67,7 @@ impl Version {
 }
 
 impl<T: Clone> Durable<T> {
-    /// A state that nobody holds yet. Images are numbered from `number + 1` on.
+    /// A state without a holder yet. Images are numbered from `number + 1` on.
     pub fn new(state: T, number: u64) -> Durable<T> {
         Durable {
             now: RefCell::new(state),
@@ -80,7 +80,7 @@ impl<T: Clone> Durable<T> {
         }
     }
 
-    /// A state that was read back from all who hold it: where any had another, change it.
+    /// A state that was read back from all holders: if any had another, change this one.
     pub fn found(state: T, number: u64) -> Durable<T> {
         let durable = Durable::new(state, number);
         let _proof = durable.begin().written();
@@ -109,12 +109,12 @@ impl<T: Clone> Durable<T> {
         change(&mut self.now.borrow_mut())
     }
 
-    /// True if there is a change that neither all have, nor an image that is being written.
+    /// True if a change exists that neither all holders have, nor an image in flight.
     pub fn is_due(&self) -> bool {
         self.taken.get() != Some(self.version.get())
     }
 
-    /// The state as it is now, to be written to all. From here on any of them may have it.
+    /// The present state, to be written to all. From here on any of the holders may have it.
     ///
     /// # Panics
     ///
@@ -137,20 +137,20 @@ impl<T: Clone> Durable<T> {
         }
     }
 
-    /// Nobody holds it any more.
+    /// Notes that there is no holder any more.
     pub fn no_holders(&self) {
         assert!(!self.writing.get(), "an image is being written");
         self.held.borrow_mut().clear();
         self.complete.set(true);
     }
 
-    /// That every holder has a state of which `fact` is true, and will after a crash.
+    /// Proof that every holder has a state of which `fact` is true, and will after a crash.
     pub fn proof(&self, fact: impl Fn(&T) -> bool) -> Option<Proof> {
         let certain = self.complete.get() && self.held.borrow().iter().all(|h| fact(&h.state));
         certain.then_some(Proof(()))
     }
 
-    /// That every holder has the changes up to `version`.
+    /// Proof that every holder has the changes up to `version`.
     pub fn proof_of(&self, version: Version) -> Option<Proof> {
         let oldest = self.held.borrow().first().map(|held| held.version);
         let certain = self.complete.get() && oldest.is_none_or(|oldest| oldest >= version);
@@ -169,7 +169,7 @@ impl<T> Image<'_, T> {
         self.durable.version.get() == self.version
     }
 
-    /// Every holder has it durably: what they may have had before they have no more.
+    /// Notes that every holder has the image durably, and no earlier one.
     pub fn written(mut self) -> Proof {
         let mut held = self.durable.held.borrow_mut();
         let before = held.len() - 1;
@@ -193,7 +193,7 @@ impl<T> Drop for Image<'_, T> {
     fn drop(&mut self) {
         self.durable.writing.set(false);
         if !self.written {
-            // What it holds is due again.
+            // The image's changes are due again.
             self.durable.taken.set(None);
         }
     }

@@ -8,9 +8,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// The services of an executor to the layers that run on it.
+/// The services of an executor to the layers on top.
 pub trait Executor {
-    /// Starts a task; it runs even if nothing waits for it.
+    /// Starts a task, which runs even without a waiter.
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()>>>);
     /// The driver's time.
     fn now(&self) -> Nanos;
@@ -29,14 +29,13 @@ pub struct TimerKey(pub u64);
 pub struct Spawn(Rc<dyn Executor>);
 
 impl Spawn {
-    /// Starts `task`; it runs even if nothing waits for it.
+    /// Starts `task`, which runs even without a waiter.
     pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
         self.0.spawn(Box::pin(task));
     }
 
-    /// `work`, but once polled it is carried through: if the future returned
-    /// here is dropped, the rest of it goes on as a task. For work that holds a
-    /// lock over an operation, which outlives its future.
+    /// `work`, carried through once polled: if the future returned here is dropped, its rest goes
+    /// on as a task. For work that holds a lock over an operation, which outlives its future.
     pub fn persist<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> Persist<T> {
         Persist {
             work: Some(Box::pin(work)),
@@ -82,8 +81,7 @@ impl<T> Drop for Persist<T> {
 pub struct Timer(Rc<dyn Executor>);
 
 impl Timer {
-    /// Time since the host's epoch; an executor may read its clock once for all
-    /// the tasks that it runs in a row.
+    /// Time since the host's epoch; an executor may read its clock once for several tasks in a row.
     pub fn now(&self) -> Nanos {
         self.0.now()
     }
@@ -102,14 +100,14 @@ impl Timer {
         self.until(self.now() + span)
     }
 
-    /// Runs `work` until `span` has passed; `None` if it did not end by then,
-    /// in which case it is dropped. For what a device is given: [`crate::Deadline`].
+    /// Runs `work` until `span` has passed; `None` if `work` did not end by then and is dropped.
+    /// For the time limit of a device: [`crate::Deadline`].
     pub async fn timeout<T>(&self, span: Nanos, work: impl Future<Output = T>) -> Option<T> {
         first_of(work, self.sleep(span)).await
     }
 }
 
-/// The result of `work`, unless `limit` ends before it.
+/// The result of `work`, unless `limit` ends before.
 pub(crate) async fn first_of<T>(
     work: impl Future<Output = T>,
     limit: impl Future<Output = ()>,
@@ -133,12 +131,12 @@ pub struct Sleep {
 }
 
 impl Sleep {
-    /// The delay of a timer: the time now less the time it was set for.
+    /// The delay of a timer: the time now less its set time.
     pub(crate) fn overshot(&self) -> Nanos {
         self.executor.now().since(self.at)
     }
 
-    /// After its end: sleeps for `span`, from when it was to end if `in_time`, else from now.
+    /// After its end: sleeps for `span`, from its due time if `in_time`, else from now.
     pub(crate) fn again(&mut self, span: Nanos, in_time: bool) {
         let from = match in_time {
             true => self.at,
@@ -171,7 +169,7 @@ impl Drop for Sleep {
     }
 }
 
-/// Everything a layer may use of its shard.
+/// All services of a shard for its layers.
 #[derive(Clone)]
 pub struct Env {
     /// Starts tasks.

@@ -29,7 +29,7 @@ pub enum Kind {
     ReadOnly,
     /// The operating system refuses access. Nothing changed.
     Denied,
-    /// In use by somebody else. Nothing changed.
+    /// In use by another user. Nothing changed.
     Busy,
     /// Not offered by this device. Nothing changed.
     Unsupported,
@@ -58,8 +58,8 @@ impl Kind {
         }
     }
 
-    /// True if a device that cannot be opened or read for this counts as absent, where others
-    /// have what it has. One that is in use is waited for.
+    /// True if a device that cannot be opened or read for this counts as absent, where others have
+    /// its data. A device in use is waited for.
     pub const fn is_absence(self) -> bool {
         !matches!(self, Kind::Busy)
     }
@@ -82,7 +82,7 @@ struct Inner {
 pub type IoResult<T = ()> = Result<T, IoError>;
 
 impl IoError {
-    /// An error of `kind`; `what` is a clause such as "read past the end".
+    /// An error of `kind`, described by a clause such as "read past the end".
     pub fn new(kind: Kind, what: impl Into<Cow<'static, str>>) -> IoError {
         IoError(Box::new(Inner {
             kind,
@@ -93,7 +93,7 @@ impl IoError {
         }))
     }
 
-    /// Names the device it happened on; the innermost name is kept.
+    /// Names the device of the error; the innermost name is kept.
     pub fn on(mut self, device: impl Into<Cow<'static, str>>) -> IoError {
         self.0.device.get_or_insert_with(|| device.into());
         self

@@ -1,17 +1,17 @@
-//! Flushes that failed, and which observer has had which failure.
+//! Flushes that failed, and the failures that each observer has had.
 //!
-//! A device that lost acknowledged writes says so to one flush only, whoever
-//! called it; a second flush succeeds, for the rest is durable. So whoever
-//! flushes for itself, or for many, records each failure here, and each of its own
-//! callers gets it once. (Linux keeps an `errseq_t` a file for the same reason.)
+//! A device that lost acknowledged writes reports that to one flush only, from any caller; a second
+//! flush succeeds, for the rest is durable. So a layer that flushes for itself, or for many,
+//! records each failure here, and each of its own callers gets the failure once. (Linux keeps an
+//! `errseq_t` a file for the same reason.)
 //!
-//! Invariant: a failure was recorded after an observer last got one, or began
-//! ⟹ the next flush of that observer to end fails.
+//! Invariant: a failure was recorded after an observer last got one, or began ⟹ the next flush of
+//! that observer to end fails.
 
 use crate::error::{IoError, IoResult};
 use std::cell::{Cell, RefCell};
 
-/// Failures of flushes in the order they were noticed.
+/// Failures of flushes in the order of their discovery.
 #[derive(Default)]
 pub struct FlushErrors {
     count: Cell<u64>,
@@ -34,16 +34,16 @@ impl FlushErrors {
         Seen(self.count.get())
     }
 
-    /// An observer that had the newest failure gets it once more: something
-    /// that was lost with it had not been acknowledged yet.
+    /// An observer that had the newest failure gets it once more: a write lost with it had not been
+    /// acknowledged yet.
     pub fn report_again(&self, observer: &Cell<Seen>) {
         let before = Seen(self.count.get().saturating_sub(1));
         observer.set(observer.get().min(before));
     }
 
-    /// The outcome of `flush` for an observer: its own, or the newest failure that was
-    /// recorded since `observer` last got one, or while it ran. A failure of `flush` itself
-    /// is recorded by whoever carries it out.
+    /// The outcome of `flush` for an observer: its own, or the newest failure that was recorded
+    /// since `observer` last got one, or during this flush. The layer that carries out `flush`
+    /// records its own failure.
     pub async fn report_to(
         &self,
         observer: &Cell<Seen>,

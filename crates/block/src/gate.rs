@@ -4,15 +4,15 @@
 //!     two requests inside overlap ⟹ both are reads      (`RangeLock`)
 //!     a request that is not on whole blocks becomes a read, a merge and a
 //!     write of whole blocks under one exclusive lock ⟹ neighbours keep their
-//!     bytes whoever else writes
+//!     bytes beside any other writer
 //!     a block is overwritten whole ⟹ it is not read, and need not be readable
 //!     a write holds its range until the device has answered, even if its
 //!     future is dropped: an abandoned write never meets a later one
 //!     the device's block changes while no change is in flight (`Gate::hold`) ⟹ each
-//!     request gets whole blocks of the device as it is when its range is held
+//!     request gets whole blocks of the device as they are when its range is held
 //!
-//! Not here: requests over [`Gate::BYTES_MAX`], and how many of them there may be; a
-//! frontend splits them and bounds them, for only it knows how much memory it may hold.
+//! Not here: requests over [`Gate::BYTES_MAX`], and their limit in number; a frontend splits
+//! requests and bounds them, for only the frontend knows its memory.
 
 use crate::buf::{Buf, Shared};
 use crate::device::{Content, Device};
@@ -24,7 +24,7 @@ use crate::units::{Extent, Fua, Lba, SECTOR_BYTES, Sectors};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// A device as its clients see it; clones are the same boundary.
+/// A device from its clients' view; clones are the same boundary.
 pub struct Gate<D>(Rc<Inner<D>>);
 
 impl<D> Clone for Gate<D> {
@@ -104,8 +104,8 @@ impl<D: Device> Gate<D> {
             .await
     }
 
-    /// Says that `len` bytes at `offset` are not needed. Parts of blocks are
-    /// kept as they are. Carried through once polled.
+    /// Marks `len` bytes at `offset` as not needed. Parts of blocks are kept. Carried through once
+    /// polled.
     pub async fn discard(&self, offset: u64, len: u64) -> IoResult {
         self.persist(async move |gate| gate.discard(offset, len).await)
             .await
@@ -215,7 +215,7 @@ impl<D: Device> Inner<D> {
         }
     }
 
-    /// The same, of a range of any length.
+    /// As `locked`, for the blocks of a range of any length.
     async fn locked_blocks(&self, offset: u64, len: u64, access: Access) -> Guard<'_> {
         loop {
             let blocks = self.outer_blocks(offset, len);
@@ -265,7 +265,7 @@ impl<D: Device> Inner<D> {
             .await
     }
 
-    /// The parts of blocks at the ends of a range whose whole blocks are `inner`.
+    /// The parts of blocks at the ends of a range with the whole blocks `inner`.
     fn edges(&self, offset: u64, len: u64, inner: Option<Extent>) -> Vec<Cover> {
         let (end, outer) = (offset + len, self.outer_blocks(offset, len));
         let cover = |blocks: Extent, from: u64, to: u64| {

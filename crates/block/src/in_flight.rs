@@ -1,4 +1,4 @@
-//! A count of things in progress that somebody can wait to see end.
+//! A count of operations in progress; a task can wait for their end.
 
 use crate::signal::Signal;
 use std::cell::Cell;
@@ -12,12 +12,12 @@ pub struct InFlight {
 }
 
 impl InFlight {
-    /// One more is.
+    /// Adds an operation.
     pub fn begin(&self) {
         self.count.set(self.count.get() + 1);
     }
 
-    /// One has ended.
+    /// Removes an operation that has ended.
     pub fn end(&self) {
         let left = self.count.get() - 1;
         self.count.set(left);

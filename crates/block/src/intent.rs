@@ -1,14 +1,15 @@
-//! A write-intent bitmap in memory: the regions that may differ after a crash, what devices know
-//! of that, and the writes in each.
+//! A write-intent bitmap in memory: the regions that may differ after a crash, the devices'
+//! knowledge of them, and the writes in each.
 //!
 //! Invariants:
 //!     a write begins ⟹ its regions are marked until they are cleared
-//!     there is a `Proof` that regions are marked ⟹ whatever the power leaves of the writes of
+//!     there is a `Proof` that regions are marked ⟹ after a power cut at any point of the writes of
 //!         the bitmap so far, every holder has them marked (`Durable`)
-//!     a region is cleared ⟹ no write is in it, nor ended in it since the time that is given
+//!     a region is cleared ⟹ no write is in it, nor ended in it since the given time
 //!
-//! Not here: who holds the bitmap and how it is written; what has to be durable before a region
-//! is cleared; how long it is left, or how many are marked at once, so that marks cost little.
+//! Not here: the holders of the bitmap and its write; the state that has to be durable before a
+//! region is cleared; the time before that, and the number of regions marked at once, so that marks
+//! cost little.
 
 use crate::{Durable, Image, Proof, Regions};
 use std::cell::{Ref, RefCell};
@@ -17,7 +18,7 @@ use std::cell::{Ref, RefCell};
 #[derive(Clone, Copy, Debug, Default)]
 struct Writes {
     in_flight: u32,
-    /// When the last of them ended, as whoever counts time has it.
+    /// Time at which the last of them ended, by the user's clock.
     ended: u64,
 }
 
@@ -47,7 +48,7 @@ impl Intent {
         self.marked.now()
     }
 
-    /// Marks a region; whether it was not marked.
+    /// Marks a region. Returns true if the region was not marked.
     pub fn mark(&self, region: usize) -> bool {
         let new = !self.marked.now().has(region);
         if new {
@@ -66,8 +67,8 @@ impl Intent {
         self.marked.change(Regions::add_all);
     }
 
-    /// A write to a region begins, which marks it; whether it was not marked. Nothing may be
-    /// written before there is a [`Intent::proof`]. [`Intent::end`] must follow.
+    /// Begins a write to a region, which marks the region. Returns true if it was not marked.
+    /// Nothing may be written before there is a [`Intent::proof`]. [`Intent::end`] must follow.
     pub fn begin(&self, region: usize) -> bool {
         self.writes.borrow_mut()[region].in_flight += 1;
         self.mark(region)
@@ -80,7 +81,7 @@ impl Intent {
         writes.ended = now;
     }
 
-    /// That every holder has all of `regions` marked.
+    /// Proof that every holder has all of `regions` marked.
     #[inline]
     pub fn proof(&self, regions: impl Iterator<Item = usize> + Clone) -> Option<Proof> {
         self.marked
@@ -93,14 +94,14 @@ impl Intent {
         self.marked.proof(|held| marked.are_in(held)).is_none()
     }
 
-    /// The bitmap to be written now to every holder, from whose begin on no region may be
-    /// written that is not in it.
+    /// The bitmap to be written now to every holder. From its begin on no region outside the bitmap
+    /// may be written.
     pub fn image(&self) -> Image<'_, Regions> {
         self.marked.begin()
     }
 
-    /// Nobody is left that must know: every region may be written. Whoever comes is given an
-    /// [`Intent::image`] first.
+    /// Notes that no holder is left that must know: every region may be written. A new holder is
+    /// given an [`Intent::image`] first.
     pub fn no_holders(&self) {
         self.marked.no_holders();
     }
@@ -112,8 +113,8 @@ impl Intent {
         regions.filter(|r| self.is_idle(*r, before)).collect()
     }
 
-    /// Clears those of `regions` that are idle still; how many. Holders have them marked until
-    /// they get the next image.
+    /// Clears those of `regions` that are still idle. Returns their number. Holders have them
+    /// marked until the next image.
     pub fn clear(&self, regions: &[usize], before: u64) -> usize {
         let idle = regions.iter().filter(|r| self.is_idle(**r, before));
         let idle: Vec<_> = idle.collect();

@@ -1,7 +1,7 @@
-//! Limits the log lines of a kind, where peers choose how often something happens: the first
-//! of each period are, and the others are counted.
+//! Limits the log lines of a kind, where peers determine their number: the first of each period are
+//! logged, and the others are counted.
 //!
-//! Not here: the words of a line, and who logs it.
+//! Not here: the words of a line, and its logger.
 
 use crate::Nanos;
 
@@ -10,7 +10,7 @@ const LINES_MAX: u32 = 5;
 
 #[derive(Clone, Copy, Default)]
 struct Tally {
-    /// When its period began; none runs if `lines` is 0.
+    /// Beginning of its period; none runs if `lines` is 0.
     since: Nanos,
     lines: u32,
     more: u64,
@@ -29,7 +29,7 @@ impl<const N: usize> LogLimiter<N> {
     /// The time of which lines are counted together.
     pub const PERIOD: Nanos = Nanos::from_secs(10);
 
-    /// True if a line of `kind` is logged at `now`. If not, it is counted.
+    /// True if a line of `kind` is logged at `now`. If not, the line is counted.
     pub fn admits(&mut self, now: Nanos, kind: usize) -> bool {
         let tally = &mut self.0[kind];
         if tally.lines == 0 {

@@ -1,22 +1,21 @@
 //! The bounded, page-aligned memory that I/O buffers of one shard come from.
 //!
-//! One arena, allocated once (so that a driver can register it with the
-//! kernel), handed out by a buddy allocator in powers of two of a page.
+//! One arena, allocated once (so that a driver can register it with the kernel), handed out by a
+//! buddy allocator in powers of two of a page.
 //!
 //! Invariants:
 //!     bytes handed out + bytes free = arena size          (`Pool::free_bytes`)
-//!     refs(allocation) = number of `Buf`s and `Shared`s on it
+//!     refs(allocation) = number of its `Buf`s and `Shared`s
 //!     the free lists are touched by the owning thread alone
-//!     whoever serves a request never waits for memory      (`Pool::take`)
+//!     the server of a request never waits for memory      (`Pool::take`)
 //!
-//! A buffer dropped on another thread goes onto a lock-free stack that the
-//! owner empties when it runs short. Waiters are served in order of arrival.
+//! A buffer dropped on another thread goes onto a lock-free stack that the owner empties when
+//! memory is short. Waiters are served in order of arrival.
 //!
-//! Memory is bounded by credits, never by waiting for it while holding some:
-//! frontends hold at most half of the pool for their requests, layers that need
-//! more than one further buffer of a request's size have a [`crate::Reserve`],
-//! and background work takes free buffers (`try_get`). What a device that does
-//! not answer keeps is beyond that: if the arena has no room then, the system
+//! Memory is bounded by credits, never by a wait of a task that holds some. Frontends hold at most
+//! half of the pool for their requests; layers that need more than one further buffer of a
+//! request's size have a [`crate::Reserve`]; background work takes free buffers (`try_get`). Memory
+//! kept by a device that does not answer is beyond that. If the arena has no room then, the system
 //! gives the memory, and takes it back when the buffer is dropped.
 
 pub(crate) mod arena;
@@ -116,10 +115,10 @@ impl Pool {
         len.div_ceil(PAGE_BYTES).next_power_of_two() * PAGE_BYTES
     }
 
-    /// A buffer of `len` bytes (1 to [`BUF_BYTES_MAX`]), or `None` if there is
-    /// no room now or others are waiting for it.
+    /// A buffer of `len` bytes (1 to [`BUF_BYTES_MAX`]), or `None` if there is no room now or
+    /// others are waiting.
     ///
-    /// The bytes are whatever the last user left.
+    /// The bytes are those of the last user.
     #[inline]
     pub fn try_get(&self, len: usize) -> Option<Buf> {
         if self.0.waiting.load(Acquire) != 0 {
@@ -148,7 +147,7 @@ impl Pool {
         unsafe { self.0.lists() }.free_pages as usize * PAGE_BYTES
     }
 
-    /// Bytes that the system gave beside the arena, while it had no room.
+    /// Bytes that the system gave beside the full arena.
     pub fn beside_bytes(&self) -> usize {
         self.0.beside.load(Relaxed)
     }
@@ -200,9 +199,10 @@ impl Pool {
 }
 
 impl Buf {
-    /// One buffer with the bytes of `parts`, one after the other: rejoined where all
-    /// are neighbours, else copied into new memory. For parts that devices were handed
-    /// apart, since a read may give back another buffer than it was handed (see
+    /// One buffer with the bytes of `parts`, one after the other: rejoined where all are
+    /// neighbours, else copied into new memory.
+    ///
+    /// For parts that devices were handed apart, since a read may give back another buffer (see
     /// [`crate::Device::read`]).
     pub fn join(parts: Vec<Buf>, pool: &Pool) -> Buf {
         let are_neighbours = parts.windows(2).all(|pair| pair[0].is_before(&pair[1]));

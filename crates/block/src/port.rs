@@ -1,11 +1,10 @@
-//! The other side of a block device: requests of a kernel, or a guest, to the one that it
-//! has from us.
+//! The other side of a block device: requests of a kernel, or a guest, to a device served here.
 
 use crate::buf::{Buf, Shared};
 use crate::error::IoResult;
 use crate::units::{Extent, Fua};
 
-/// Names one of the places in which a port holds a request; they count from zero.
+/// Number of one of the places in which a port holds a request, from zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Tag(pub u16);
 
@@ -33,8 +32,8 @@ impl Request {
         }
     }
 
-    /// True if `answer` is one to this, whose bytes were taken or not: to a read that was
-    /// carried out with all of its bytes, and to a write after they were taken.
+    /// True if `answer` answers this request; `taken` is true if its bytes were taken. A read that
+    /// was carried out needs all of its bytes, and a write needs its bytes taken.
     pub fn is_answered_by(&self, answer: &Answer, taken: bool) -> bool {
         match (self, answer) {
             (Request::Read(_), Ok(data)) => {
@@ -46,34 +45,34 @@ impl Request {
     }
 }
 
-/// The answer to a request: whether it was carried out, and all the bytes of a read that was.
+/// The answer to a request: its success, and all the bytes of a read that succeeded.
 pub type Answer = IoResult<Option<Shared>>;
 
-/// The requests of a block device that we serve.
+/// The requests of a block device that is served here.
 ///
-/// A tag holds one request at a time, from the `next` that returned it to the `next` that
-/// answers it. A client that waits for one answer may get it in any order with others.
-/// A request whose server ends without an answer is given out again to the next server,
-/// so it may be carried out twice, and never by two servers at one time.
+/// A tag holds one request at a time, from the `next` that returned the request to the `next` that
+/// answers it. A client that waits for one answer may get it in any order with others. If the
+/// server of a request ends without an answer, the next server gets the request again. So a request
+/// may be carried out twice, and never by two servers at one time.
 ///
-/// A future does nothing until polled. Who drops `next` loses the request that it would
-/// have returned, for as long as this server lives.
+/// A future does nothing until polled. Dropping `next` loses the request that it would have
+/// returned, for as long as this server lives.
 #[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
 pub trait Port: 'static {
     /// The number of tags.
     fn tags(&self) -> u16;
 
-    /// Answers the request that `tag` holds, if it holds one, and waits for its next.
+    /// Answers the request of `tag`, if there is one, and waits for the next.
     ///
-    /// `Gone`: the port has ended, and so has every request of it. `Invalid`, and nothing
-    /// changes: an answer to nothing, none to a request, one to a read without its bytes, or one
-    /// to a write that was not taken.
+    /// `Gone`: the port has ended, and so has every request of it. `Invalid`, and nothing changes:
+    /// an answer to nothing, none to a request, one to a read without its bytes, or one to a write
+    /// that was not taken.
     async fn next(&self, tag: Tag, answer: Option<Answer>) -> IoResult<Request>;
 
     /// Fills `buf` with the bytes of the write that `tag` holds, all of them. `Gone` and
     /// `Invalid` as above.
     async fn take(&self, tag: Tag, buf: Buf) -> (Buf, IoResult);
 
-    /// Ends this server. Requests that it holds wait for the next.
+    /// Ends this server. Its requests wait for the next.
     fn close(&self);
 }

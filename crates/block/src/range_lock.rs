@@ -33,7 +33,7 @@ pub struct RangeLock {
 
 #[derive(Default)]
 struct State {
-    /// A held range keeps its place until it is released.
+    /// A held range keeps its place until its release.
     held: Vec<Option<Entry>>,
     vacant: Vec<usize>,
     /// The number of held ranges that are exclusive.
@@ -57,7 +57,7 @@ impl Entry {
 }
 
 impl RangeLock {
-    /// A lock that nobody holds.
+    /// A lock without holders.
     pub fn new() -> RangeLock {
         RangeLock::default()
     }
@@ -90,7 +90,7 @@ impl RangeLock {
         }
     }
 
-    /// A wait was given up, perhaps after it had been granted.
+    /// Ends an abandoned wait, perhaps after its grant.
     #[cold]
     fn give_up(&self, id: u64) {
         let mut state = self.state.borrow_mut();
@@ -278,8 +278,7 @@ mod tests {
         assert_eq!(lock.load(), (0, 0));
     }
 
-    /// The rule itself: a request holds its range unless it conflicts with one
-    /// that came before and has not ended.
+    /// The rule itself: a request holds its range unless an earlier one, not ended yet, conflicts.
     #[test]
     fn whatever_comes_and_goes_the_rule_holds() {
         type Request<'a> = (Entry, Option<Pin<Box<Acquire<'a>>>>, Option<Guard<'a>>);
@@ -302,7 +301,7 @@ mod tests {
                 let guard = poll(&mut wait);
                 live.push((entry, guard.is_none().then_some(wait), guard));
             } else if !live.is_empty() {
-                // Ended, given up, or given up just after it was granted.
+                // Ended, given up, or given up just after the grant.
                 live.remove(pick(live.len() as u64) as usize);
             }
             for i in 0..live.len() {

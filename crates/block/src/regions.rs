@@ -1,6 +1,6 @@
 //! Some of a number of regions: a bit for each.
 
-/// Some of so many regions.
+/// A set of regions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Regions {
     count: usize,
@@ -8,7 +8,7 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// None of `count`.
+    /// An empty set among `count` regions.
     pub fn none(count: usize) -> Regions {
         Regions {
             count,
@@ -16,8 +16,8 @@ impl Regions {
         }
     }
 
-    /// Those whose bits are set in `words`, the lowest of a word first; `None` if these are not as
-    /// many as the bits of `count` regions take.
+    /// The regions with set bits in `words`, the lowest of a word first; `None` if the number of
+    /// words is not that of `count` regions.
     pub fn from_words(count: usize, words: Vec<u64>) -> Option<Regions> {
         (words.len() == count.div_ceil(64)).then_some(Regions { count, words })
     }
@@ -33,7 +33,7 @@ impl Regions {
         self.words[region / 64] >> (region % 64) & 1 == 1
     }
 
-    /// Adds `region`; whether it was not there.
+    /// Adds `region`. Returns true if the region was not there.
     pub fn add(&mut self, region: usize) -> bool {
         debug_assert!(region < self.count);
         let new = !self.has(region);
@@ -76,7 +76,7 @@ impl Regions {
         self.words.iter().all(|word| *word == 0)
     }
 
-    /// They, in order.
+    /// The regions, in order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         let words = self
             .words

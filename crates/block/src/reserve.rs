@@ -1,16 +1,16 @@
-//! Memory that a layer sets aside, for requests that need far more than the one
-//! buffer they came with: a stripe that is changed in part, a member's bytes that
-//! are computed from the others.
+//! Memory that a layer sets aside, for requests that need far more than the one buffer they came
+//! with. Examples are a stripe that is changed in part, and a member's bytes that are computed from
+//! the others.
 //!
 //! Invariants:
 //!     bytes set aside for reserves <= half of the pool: frontends may hold the rest
 //!     bytes granted <= bytes set aside
 //!     a grant is asked for before a lock is, and all at once
-//!         ⟹ who waits for one holds nothing that a holder waits for
-//!     a buffer is taken from a grant ⟹ it fits the rest of that grant
+//!         ⟹ a waiter for a grant holds nothing that a holder waits for
+//!     a buffer is taken from a grant ⟹ the buffer fits the rest of that grant
 //!
-//! A layer has a reserve of its own, so that a device which does not answer keeps
-//! that of its own layer at most. Grants are served in order of arrival.
+//! A layer has a reserve of its own, so that a device which does not answer keeps that of its own
+//! layer at most. Grants are served in order of arrival.
 
 use crate::buf::Buf;
 use crate::error::{IoError, IoResult, Kind};
@@ -20,7 +20,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The part of a pool that a reserve gets if it needs no more.
+/// The part of a pool for a reserve with a lower minimum.
 const SHARE: usize = 16;
 
 /// Memory set aside; clones are the same.
@@ -34,9 +34,9 @@ struct Inner {
 }
 
 impl Reserve {
-    /// Sets aside what `who` can do with, `least` bytes at least.
+    /// Sets a reserve aside for the layer `who`: a usual share, or `least` bytes if that is more.
     ///
-    /// `Err(Invalid)`: so much is not left of the pool.
+    /// `Err(Invalid)`: the pool has less than `least` bytes left.
     pub fn new(pool: &Pool, least: usize, who: &str) -> IoResult<Reserve> {
         let (half, reserved) = (pool.total_bytes() / 2, pool.reserved());
         let left = half.saturating_sub(reserved.load(Relaxed));
@@ -60,7 +60,7 @@ impl Reserve {
         })))
     }
 
-    /// Waits its turn until `bytes` are free of it.
+    /// Waits its turn until `bytes` of the reserve are free.
     pub async fn grant(&self, bytes: usize) -> Grant {
         let inner = &*self.0;
         assert!(bytes <= inner.bytes, "a grant of {bytes} bytes");
@@ -79,8 +79,8 @@ impl Drop for Inner {
     }
 }
 
-/// A part of a reserve. What was taken from it goes before it does, but for what a
-/// device keeps.
+/// A part of a reserve. The buffers taken from a grant are dropped before the grant, except for
+/// those that a device keeps.
 pub struct Grant {
     inner: Rc<Inner>,
     bytes: usize,

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //!     units in hand + free units = all units
-//!     a demand for more than is free waits, in order of arrival; a small one overtakes no large one
+//!     a demand for more than the free units waits, in order of arrival; a small one overtakes no
+//!     large one
 //!     a demand that leaves the queue, or units given back, hold up no other demand
 //!
 //! Single-threaded, as a shard is.
@@ -22,7 +23,7 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// With so many units, all of them free.
+    /// A semaphore with `units` units, all of them free.
     pub fn new(units: usize) -> Semaphore {
         Semaphore {
             free: Cell::new(units),
@@ -36,8 +37,7 @@ impl Semaphore {
         self.free.get()
     }
 
-    /// Asks for `units`: a future that ends when they are in hand. They are given back when it
-    /// is dropped.
+    /// Asks for `units`: a future that ends with the units in hand. Dropping it gives them back.
     #[inline]
     pub fn permit(&self, units: usize) -> Permit<'_> {
         Permit {
@@ -105,7 +105,7 @@ enum Stage {
     Held,
 }
 
-/// Units asked for, and in hand once awaited.
+/// Requested units, in hand once awaited.
 pub struct Permit<'a> {
     semaphore: &'a Semaphore,
     units: usize,
@@ -113,7 +113,7 @@ pub struct Permit<'a> {
 }
 
 impl Permit<'_> {
-    /// True if it is in the queue.
+    /// True if the demand is in the queue.
     pub fn is_queued(&self) -> bool {
         matches!(self.stage, Stage::Queued(_))
     }

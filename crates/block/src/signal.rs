@@ -1,12 +1,12 @@
 //! Waiting for changes by other tasks of the shard.
 //!
-//! Invariant: whoever waits looks again after each notice, in order of arrival.
+//! Invariant: every waiter looks again after each notice, in order of arrival.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
-/// Wakes the tasks that wait for something to change.
+/// Wakes the tasks that wait for a change.
 #[derive(Default)]
 pub struct Signal(RefCell<Vec<Waker>>);
 
@@ -18,19 +18,19 @@ impl Signal {
         }
         let mut waiting = self.0.take();
         waiting.drain(..).for_each(Waker::wake);
-        // Its memory is kept for the next who wait.
+        // The list's memory is kept for the next waiters.
         let mut next = self.0.borrow_mut();
         if next.is_empty() {
             *next = waiting;
         }
     }
 
-    /// Waits until `is_so`; it is asked now and after each notice.
+    /// Waits until `is_so`, which is called now and after each notice.
     pub async fn until(&self, mut is_so: impl FnMut() -> bool) {
         self.until_some(|| is_so().then_some(())).await
     }
 
-    /// Waits until `look` gives a value; it is asked now and after each notice.
+    /// Waits until `look` gives a value; `look` is called now and after each notice.
     pub async fn until_some<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
         poll_fn(|cx| match look() {
             Some(found) => Poll::Ready(found),
@@ -42,7 +42,7 @@ impl Signal {
         .await
     }
 
-    /// Has the task that `waker` wakes look again at the next notice.
+    /// Registers `waker` for the next notice.
     pub fn register(&self, waker: &Waker) {
         let mut waiting = self.0.borrow_mut();
         if !waiting.iter().any(|w| w.will_wake(waker)) {

@@ -17,8 +17,8 @@ pub trait Stream: 'static {
     /// Sends every part, in order. The vector comes back empty, to be reused.
     async fn send(&self, parts: Vec<Shared>) -> (Vec<Shared>, IoResult);
 
-    /// True if the peer is known to have ended its side by now; what it sent before may
-    /// be left to receive. Never waits.
+    /// True if the peer is known to have ended its side by now; bytes sent before may be left to
+    /// receive. Never waits.
     fn peer_closed(&self) -> bool;
 
     /// Ends the stream; operations in flight and later ones fail or see its end.
@@ -28,7 +28,7 @@ pub trait Stream: 'static {
 /// A socket that accepts streams.
 #[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
 pub trait Listener: 'static {
-    /// The streams that it accepts.
+    /// Type of accepted streams.
     type Stream: Stream;
 
     /// Waits for the next connection.
@@ -41,7 +41,7 @@ pub trait Listener: 'static {
 /// Opens streams.
 #[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
 pub trait Connector: 'static {
-    /// The streams that it opens.
+    /// Type of opened streams.
     type Stream: Stream;
 
     /// Connects to `address`.

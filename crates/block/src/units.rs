@@ -42,12 +42,12 @@ impl Nanos {
         Nanos((s * 1e9).round() as u64)
     }
 
-    /// As seconds, for rates and reports.
+    /// Seconds, for rates and reports.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// As whole microseconds, rounded down.
+    /// Whole microseconds, rounded down.
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
     }

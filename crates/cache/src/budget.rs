@@ -2,16 +2,16 @@
 //!
 //! Invariants:
 //!     bytes of live permits = `in_flight` <= `in_flight_max`
-//!     `in_flight` <= `window`, or one permit alone is out, or was before it shrank
+//!     `in_flight` <= `window`, or one permit alone is out, or was before the window shrank
 //!     bytes granted at a rate in any span t <= rate * (t + 1 s)
 //!
-//! A device that cannot keep up makes writes late that wait in its queue, and hits behind them. The window is
-//! halved then, at most once in the time that a write may take, and grows by a part of
-//! `in_flight_max` a tick once it keeps promotions out again: additive increase and
-//! multiplicative decrease, as TCP does (RFC 5681).
+//! A device that cannot keep up makes writes late that wait in its queue, and hits behind those
+//! writes. The window is halved then, at most once in the time limit of a write. The window grows
+//! by a part of `in_flight_max` a tick once it keeps promotions out again: additive increase and
+//! multiplicative decrease, as in TCP (RFC 5681).
 //!
-//! The allowance grows by `refill`, called at every tick of the watchdog, so
-//! that no request reads the clock.
+//! The allowance grows by `refill`, called at every tick of the watchdog, so that no request reads
+//! the clock.
 
 use crate::counters::Counter;
 use crate::watchdog::TICKS_MAX;
@@ -19,10 +19,10 @@ use block::Nanos;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// The window grows by this part of what may be in flight at most: by a default line in
-/// the time that a write may take, before which nobody knows whether that was too much.
+/// The window grows by this part of the most in flight: by a default line in the time limit of a
+/// write, before which the effect is unknown.
 const GROWTH_PARTS: u64 = 512;
-/// With this part of what may be in flight at most, no device that is sound makes a hit late.
+/// With this part of the most in flight, no sound device makes a hit late.
 const FLOOR_PARTS: u64 = 64;
 
 #[derive(Debug)]
@@ -31,9 +31,9 @@ pub(crate) struct Budget {
     in_flight_max: u64,
     /// The bytes that may be in flight now, as far as the devices keep up.
     window: Cell<u64>,
-    /// It has kept a promotion out since the last tick.
+    /// The window has kept a promotion out since the last tick.
     narrow: Cell<bool>,
-    /// Ticks until it may be halved again.
+    /// Ticks until the window may be halved again.
     settling: Cell<u32>,
     /// Bytes a second.
     rate: Option<u64>,
@@ -56,7 +56,7 @@ impl Budget {
         })
     }
 
-    /// Whether `bytes` could be promoted now, and if not, why.
+    /// Returns the reason why `bytes` could not be promoted now, if there is one.
     #[inline]
     pub(crate) fn room(&self, bytes: u64) -> Result<(), Counter> {
         if !self.fits(bytes) {
@@ -76,8 +76,8 @@ impl Budget {
         Ok(self.grant(bytes))
     }
 
-    /// Leave to write `bytes` of a client's write to a line that is resident:
-    /// they replace what the pool holds, so they do not count against the rate.
+    /// Permits `bytes` of a client's write to a resident line: they replace bytes in the pool, so
+    /// they do not count against the rate.
     pub(crate) fn update(self: &Rc<Self>, bytes: u64) -> Result<Permit, Counter> {
         if !self.fits(bytes) {
             return Err(Counter::RejectedInFlight);
@@ -96,13 +96,13 @@ impl Budget {
         false
     }
 
-    /// True if less in flight may help a device whose hits wait behind writes.
+    /// True if fewer bytes in flight may help a device with hits that wait behind writes.
     pub(crate) fn may_shrink(&self) -> bool {
         let window = self.window.get();
         window > self.in_flight_max / FLOOR_PARTS || self.in_flight.get() > window
     }
 
-    /// One period has passed, in which operations became `late` that wait for others.
+    /// Ends a period, in which operations that wait for others became `late` or not.
     pub(crate) fn adapt(&self, late: bool) {
         let narrow = self.narrow.take();
         let settling = self.settling.get();

@@ -2,13 +2,13 @@
 //!
 //! Invariants:
 //!     a slot with an operation in flight is pinned: the policy keeps its line,
-//!     and no other line is put into it
+//!     and no other line is put into the slot
 //!     two pool writes in flight never overlap
 //!     a pool write to b began while a hit on b was in flight ⟹ the hit is torn
 //!     a client write to b began while a pool write to b was in flight ⟹ the
 //!     pool write is poisoned, and makes nothing valid
 //!
-//! Operations in flight cost memory here, not the pool's size.
+//! The memory used here depends on the operations in flight, not on the pool's size.
 
 use crate::budget::Permit;
 use crate::contents::Contents;
@@ -19,9 +19,9 @@ use slab::Slab;
 use std::ops::Range;
 use std::task::Waker;
 
-/// The number of operations in flight on each slot, slots that are equal modulo
-/// the table's size counted together: one of them that is busy pins them all,
-/// which costs another choice of victim and nothing else.
+/// The number of operations in flight on each slot. Slots that are equal modulo the table's size
+/// are counted together: one busy slot pins them all, which costs another choice of victim and
+/// nothing else.
 pub(crate) struct Pins(Box<[u32; PINS]>);
 const PINS: usize = 4096;
 
@@ -64,17 +64,17 @@ pub(crate) struct Busy {
     hits: Slab<Hit>,
     writes: Slab<Write>,
     tick: u32,
-    /// For so many ticks to come, a write was slow not long ago.
+    /// Number of ticks to come for which a write counts as slow not long ago.
     slow: u32,
 }
 
-/// A pool write that has waited for its device as long as it may, once more perhaps.
+/// A pool write that has reached the time limit of its device, perhaps once more.
 pub(crate) struct LateWrite {
     pub(crate) id: usize,
     pub(crate) slot: Slot,
     /// The writes that the device had answered when the wait began.
     pub(crate) answered: u64,
-    /// It was not reported before.
+    /// True if the write was not reported before.
     pub(crate) first: bool,
 }
 
@@ -120,7 +120,7 @@ impl Busy {
         self.hits[hit].torn
     }
 
-    /// Whether the hit is late; if not, `waker` is woken when it becomes so.
+    /// Returns true if the hit is late; if not, `waker` is woken once the hit becomes late.
     pub(crate) fn is_late(&mut self, hit: usize, waker: &Waker) -> bool {
         let hit = &mut self.hits[hit];
         match &mut hit.waker {
@@ -163,8 +163,8 @@ impl Busy {
         self.slow = TICKS_MAX + 1;
     }
 
-    /// The device has answered, or is not waited for; what the write still waits for, such as the
-    /// origin, is none of its fault.
+    /// Notes that the device has answered, or is not waited for. The rest of the write's time, such
+    /// as the origin's, does not count as the device's fault.
     pub(crate) fn answered(&mut self, id: usize) {
         let write = &mut self.writes[id];
         write.permit = None;
@@ -173,8 +173,8 @@ impl Busy {
         }
     }
 
-    /// True if a write took half of what it may, or longer, when a hit that is late now may have
-    /// waited behind it.
+    /// True if a write took at least half of its time limit, when a hit that is late now may have
+    /// waited behind that write.
     pub(crate) fn were_slow(&self) -> bool {
         self.slow > 0
     }
@@ -232,7 +232,7 @@ impl Busy {
         assert_eq!(*self.pins.0, pins);
     }
 
-    /// One period has passed: returns the operations that are late now.
+    /// Ends a period, and passes the operations that are late now to `late`.
     pub(crate) fn tick(&mut self, mut late: impl FnMut(Late)) {
         self.tick = self.tick.wrapping_add(1);
         self.slow = self.slow.saturating_sub(1);

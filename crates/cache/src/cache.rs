@@ -19,18 +19,17 @@ use policy::Policy;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// The time that the removal of a pool device waits for operations in flight before
-/// it leaves them to end by themselves.
+/// Longest time that the removal of a pool device waits for operations in flight; then they end by
+/// themselves.
 const DRAIN_MAX: Nanos = Nanos::from_secs(1);
 
 /// Bytes in flight to the pool hold at most one in this many of the shard's
 /// buffers, so that a pool device that hangs cannot starve clients of memory.
 const BUFFERS_PER_FILL: u64 = 8;
 
-/// A pool of devices and the volumes cached on it; clones are the same cache.
+/// A pool of devices and the volumes cached on the pool; clones are the same cache.
 ///
-/// It belongs to one shard. Its devices are of one type, so that a hit is a
-/// direct call.
+/// A cache belongs to one shard. Its devices are of one type, so that a hit is a direct call.
 pub struct Cache<P: Device>(pub(crate) Rc<Core<P>>);
 
 impl<P: Device> Clone for Cache<P> {
@@ -40,9 +39,10 @@ impl<P: Device> Clone for Cache<P> {
 }
 
 impl<P: Device> Cache<P> {
-    /// A cache without devices, which passes everything to the origins, and
-    /// which remembers nothing: no metadata is written to the devices it is
-    /// given. `policy` is to be fresh and without slots. See [`Cache::open`].
+    /// A cache without devices, which passes everything to the origins, and which remembers
+    /// nothing: no metadata is written to its devices. `policy` is to be fresh and without slots.
+    ///
+    /// See [`Cache::open`].
     pub fn new(config: Config, policy: Box<dyn Policy>, env: Env) -> IoResult<Cache<P>> {
         Cache::with(config, policy, env, None)
     }
@@ -132,10 +132,9 @@ impl<P: Device> Cache<P> {
         Ok(state.devices.add(device, slots, self.0.shape, store))
     }
 
-    /// Takes a device out of the pool, whatever state it is in. From the first
-    /// poll no operation begins on it. Returns when those in flight have ended,
-    /// or after a second: then they end by themselves, and the device is
-    /// dropped with the last of them.
+    /// Takes a device out of the pool, in any state. From the first poll no operation begins on the
+    /// device. Returns when those in flight have ended, or after a second: then they end by
+    /// themselves, and the device is dropped with the last of them.
     pub async fn remove_device(&self, id: DeviceId) -> IoResult {
         let core = self.0.clone();
         let member = {
@@ -165,8 +164,8 @@ impl<P: Device> Cache<P> {
         self.0.state.borrow().devices.reports()
     }
 
-    /// The id of a volume's keys: of an earlier run if it is remembered, else
-    /// one that was never given.
+    /// Returns the id of a volume's keys: of an earlier run if the volume is remembered, else one
+    /// that was never given.
     pub(crate) fn volume_id(&self, name: &str, sectors: u64) -> IoResult<u32> {
         let Some(durable) = &self.0.durable else {
             return self.unused_id();
@@ -211,7 +210,7 @@ impl<P: Device> Cache<P> {
         &self.0
     }
 
-    /// The counters of this cache and its volumes since it was made.
+    /// The counters of this cache and its volumes since the cache was made.
     pub fn counters(&self) -> Snapshot {
         let mut sum = self.0.counters.snapshot();
         for volume in self.0.volume_counters.borrow().iter() {
@@ -220,7 +219,7 @@ impl<P: Device> Cache<P> {
         sum
     }
 
-    /// Lines that hold something, and lines there is room for.
+    /// Lines in use, and lines that fit in the pool.
     pub fn lines(&self) -> (u32, u32) {
         let state = self.0.state.borrow();
         (state.policy.slots().used(), state.policy.slots().live())
@@ -237,12 +236,12 @@ impl<P: Device> Cache<P> {
         self.0.state.borrow().contents.valid_blocks()
     }
 
-    /// Promotions and updates that are on their way to the pool.
+    /// Promotions and updates in flight to the pool.
     pub fn filling(&self) -> u32 {
         self.0.background.count()
     }
 
-    /// Waits until nothing is on its way to the pool.
+    /// Waits until nothing is in flight to the pool.
     pub async fn settle(&self) {
         self.0.background.idle().await;
     }

@@ -10,8 +10,8 @@ pub struct Config {
     /// 1 MiB. 64 KiB keeps the memory for index and policy under a byte for
     /// each 512 bytes cached, and a promotion long enough to be cheap.
     pub line_bytes: u32,
-    /// Bytes that may be on their way to the pool at once; they hold memory. At
-    /// most an eighth of the shard's buffers is used whatever this says.
+    /// Most bytes in flight to the pool at once; they hold memory. At most an eighth of the shard's
+    /// buffers is used in any case.
     pub fill_in_flight_bytes_max: u64,
     /// Bytes a second that may be promoted; `None` for no limit. A bound spares
     /// the pool's endurance when the working set does not fit.
@@ -22,11 +22,11 @@ pub struct Config {
     /// A stream that reads or writes on without a gap is not promoted beyond
     /// its first bytes; `None` promotes all. bcache's default: 4 MiB.
     pub sequential_bytes: Option<u64>,
-    /// The period in which a pool that remembers brings its map up to date: what it admits
-    /// in one period is lost by a crash.
+    /// Period in which a pool that remembers brings its map up to date: a crash loses the
+    /// admissions of one period.
     pub commit_period: Nanos,
-    /// A marked region stays marked until nothing was written in it for so many
-    /// periods. Ten seconds: long enough that a region in use is marked once.
+    /// Number of periods without a write after which a marked region may be cleared. Ten seconds:
+    /// long enough that a region in use is marked once.
     pub mark_idle_periods: u32,
 }
 

@@ -16,14 +16,14 @@ use policy::{Key, Parts, Slot};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Bytes of memory that a line of so many bytes takes beside the policy's, with what reading its
-/// map back takes for a while.
+/// Bytes of memory of a line of `line_bytes` beside the policy's. Included is the memory to read
+/// its map back, which is used for a while.
 pub fn memory_per_line(line_bytes: u64) -> u64 {
     let blocks = line_bytes.div_ceil(layout::BLOCK_BYTES as u64);
     (blocks * 33).div_ceil(8) + READ_BACK_BYTES
 }
 
-/// Lines of so many bytes that a pool has room for on a device beside its metadata.
+/// Lines of `line_bytes` bytes that fit on a pool device beside its metadata.
 pub fn lines_on(device_bytes: u64, line_bytes: u64) -> u32 {
     let line_blocks = u32::try_from(line_bytes / layout::BLOCK_BYTES as u64);
     let sectors = Sectors(device_bytes / SECTOR_BYTES);
@@ -31,10 +31,10 @@ pub fn lines_on(device_bytes: u64, line_bytes: u64) -> u32 {
     plan.ok().and_then(Result::ok).map_or(0, |plan| plan.slots)
 }
 
-/// The key of a line, its rank and whether it is known.
+/// Bytes of a line's key, its rank and its flags.
 const READ_BACK_BYTES: u64 = 8 + 20 + 2;
 
-/// `table`, longer: in the place of `zeroes`, of which no page is touched before it is used.
+/// Returns `zeroes` with `table` copied to its front: no other page is touched before its use.
 fn grown<T: Copy>(table: &[T], mut zeroes: Vec<T>) -> Vec<T> {
     zeroes[..table.len()].copy_from_slice(table);
     zeroes
@@ -46,12 +46,12 @@ pub(crate) struct Contents {
     crc: Vec<u32>,
     /// Changes that are not on the devices yet; `None` for a pool that is not remembered.
     changes: Option<Changes>,
-    /// Slots of devices that are gone round: nothing of them is to be kept.
+    /// Slots of bypassed devices: no change of them is to be kept.
     hidden: Vec<Range<u32>>,
 }
 
 impl Contents {
-    /// `remembers` says whether the pool's devices keep this map.
+    /// An empty map; `remembers` is true if the pool's devices keep it.
     pub(crate) fn new(shape: Shape, remembers: bool) -> Contents {
         Contents {
             shape,
@@ -131,7 +131,7 @@ impl Contents {
         }
     }
 
-    /// Where changes of `slot` are noted, if they are to be kept.
+    /// Returns the notes of changes to `slot`, if changes are to be kept.
     #[inline]
     fn noted(&mut self, slot: Slot) -> Option<&mut Changes> {
         let hidden = self.hidden.iter().any(|slots| slots.contains(&slot.0));
@@ -160,7 +160,7 @@ impl Contents {
         were
     }
 
-    /// The slot is `key`'s from now on; nothing of it is valid.
+    /// Gives the slot to `key`, without valid blocks.
     pub(crate) fn enter(&mut self, slot: Slot, key: Key) {
         self.clear(slot.0..slot.0 + 1);
         if let Some(changes) = &mut self.changes {
@@ -176,7 +176,8 @@ impl Contents {
         }
     }
 
-    /// The device of these slots is gone round: what is valid stays so, nothing is to be kept.
+    /// Notes that the device of these slots is bypassed: valid blocks stay valid, and no change is
+    /// to be kept.
     pub(crate) fn hide(&mut self, slots: &Range<u32>) {
         if let Some(changes) = &mut self.changes {
             changes.forget(slots);
@@ -219,12 +220,12 @@ impl Contents {
         }
     }
 
-    /// Nothing of the slot is valid, which its device knows.
+    /// Clears the slot; its device knows that no block is valid.
     pub(crate) fn wipe(&mut self, slot: Slot) {
         self.words(slot, self.whole_line(), |word, mask| *word &= !mask);
     }
 
-    /// The slot is to be logged again, though it has not changed here.
+    /// Marks the slot to be logged again, without a change here.
     pub(crate) fn mark_dirty(&mut self, slot: Slot) {
         if let Some(changes) = &mut self.changes {
             changes.touched(slot);
@@ -240,7 +241,7 @@ impl Contents {
         }
     }
 
-    /// Which blocks of the slot are valid.
+    /// The valid blocks of the slot.
     pub(crate) fn valid_mask(&self, slot: Slot) -> Mask {
         let mut mask = Mask::default();
         for block in 0..self.shape.blocks() {

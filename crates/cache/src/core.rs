@@ -10,8 +10,7 @@ use block::{Device, Env, InFlight, Nanos};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Metadata that is not written within so many times the limit for hits ejects
-/// its device.
+/// Time limit of metadata, as a multiple of the limit for hits: a slower device is ejected.
 const METADATA_TIMEOUT_FACTOR: u64 = 10;
 
 pub(crate) struct Core<P: Device> {
@@ -21,12 +20,12 @@ pub(crate) struct Core<P: Device> {
     pub(crate) state: RefCell<State<P>>,
     /// The state that belongs to no volume that exists.
     pub(crate) counters: Rc<Counters>,
-    /// Of the volumes that exist.
+    /// Counters of the present volumes.
     pub(crate) volume_counters: RefCell<Vec<Rc<Counters>>>,
     pub(crate) watchdog: Watchdog,
     /// Tasks that write to the pool.
     pub(crate) background: Rc<InFlight>,
-    /// The metadata of the pool's devices, if there is any.
+    /// The metadata of the pool's devices, if any.
     pub(crate) durable: Option<Rc<Durable>>,
     /// The id of the next volume, if none is kept.
     pub(crate) next_volume: Cell<u32>,

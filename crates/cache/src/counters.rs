@@ -1,7 +1,7 @@
 //! Every decision of the engine under a name of its own.
 //!
-//! The table below is the one definition: it makes the enum, the stable names
-//! that metrics use, and the help text.
+//! The table below is the one definition: of the enum, the stable names that metrics use, and the
+//! help text.
 
 use std::cell::Cell;
 
@@ -93,7 +93,7 @@ counters! {
     ModeSwitches, "mode_switches", "Changes of a volume's mode.";
 }
 
-/// One set of counters.
+/// A set of counters.
 pub(crate) struct Counters([Cell<u64>; Counter::ALL.len()]);
 
 impl Counters {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct DeviceId(pub u32);
 
-/// Whether a pool device serves.
+/// State of a pool device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DeviceState {
     /// The device serves.
@@ -33,7 +33,7 @@ pub enum DeviceState {
     Leaving,
 }
 
-/// A pool device as reports show it.
+/// A pool device in reports.
 #[derive(Clone, Debug)]
 pub struct DeviceReport {
     /// Its name in this cache.
@@ -42,15 +42,15 @@ pub struct DeviceReport {
     pub name: Arc<str>,
     /// Its failure domain.
     pub controller: Arc<str>,
-    /// Whether it serves.
+    /// State of the device.
     pub state: DeviceState,
-    /// The lines it has room for.
+    /// Number of lines that fit on the device.
     pub lines: u32,
     /// The bytes of those lines.
     pub capacity: Sectors,
     /// Operations in flight.
     pub in_flight: u32,
-    /// Faults since it was added.
+    /// Faults since the device was added.
     pub faults: u64,
 }
 
@@ -63,14 +63,14 @@ pub(crate) struct Member<P> {
     pub(crate) state: Cell<DeviceState>,
     /// Operations in flight that the engine waits for.
     pub(crate) operations: InFlight,
-    /// The pool's metadata on it, if there is any.
+    /// The pool's metadata on the device, if any.
     pub(crate) store: Option<Store>,
     start: Lba,
     shape: Shape,
 }
 
 impl<P: Device> Member<P> {
-    /// Where a block of one of its slots is.
+    /// Place of a block of one of its slots.
     #[inline]
     pub(crate) fn at(&self, slot: Slot, block: u32) -> Lba {
         let blocks =
@@ -78,7 +78,7 @@ impl<P: Device> Member<P> {
         self.start + Sectors(blocks * BLOCK_SECTORS)
     }
 
-    /// True if its lines are known, so that they may rest and be used again.
+    /// True if the device's lines are known, so that they may rest and be used again.
     pub(crate) fn may_return(&self) -> bool {
         self.store.as_ref().is_some_and(|store| store.warm.get())
     }
@@ -105,9 +105,9 @@ pub(crate) struct Devices<P> {
     next_id: u32,
 }
 
-/// Where a new device's slots are to be.
+/// Place of a new device's slots.
 pub(crate) enum Room {
-    /// In place of a device that left.
+    /// The slots of a device that left.
     Reused(Range<u32>),
     /// After all others.
     Added(Range<u32>),

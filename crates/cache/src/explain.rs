@@ -8,12 +8,12 @@ use block::{Device, Extent, Lba, Sectors};
 use policy::{Explanation, Slot};
 use std::ops::Range;
 
-/// Where a line is in the pool.
+/// Place of a line in the pool.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Residence {
     /// The pool device.
     pub device: DeviceId,
-    /// Whether that device serves.
+    /// State of that device.
     pub state: DeviceState,
     /// The 4 KiB blocks that are valid, counted from the start of the line.
     pub valid: Vec<Range<u32>>,
@@ -24,9 +24,9 @@ pub struct Residence {
 pub struct LineReport {
     /// Its place on the volume.
     pub extent: Extent,
-    /// Where it is in the pool, if it is.
+    /// Place of the line in the pool, if it is cached.
     pub residence: Option<Residence>,
-    /// The last decision about it, unless that is forgotten.
+    /// The last decision about the line, unless the decision is forgotten.
     pub last: Option<Noted>,
 }
 

@@ -1,9 +1,8 @@
 //! Promotion: the bytes of a miss are copied into the pool, after the reply.
 //!
-//! The line got its slot when the read was planned. By the time its bytes are
-//! here it may have lost it, and a write may have overtaken the read; both are
-//! looked at again before the pool is written, and a write that comes later
-//! poisons the pool write.
+//! The line got its slot when the read was planned. When its bytes are here, the line may have lost
+//! the slot, and a write may have overtaken the read. Both are checked again before the pool write;
+//! a later client write poisons the pool write.
 
 use crate::budget::Permit;
 use crate::counters::Counter;
@@ -15,8 +14,8 @@ use block::{Buf, Device};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Starts a promotion for each resident line of `blocks`, whose bytes are
-/// `bytes`. Copies them, waits for nothing.
+/// Starts a promotion for each resident line of `blocks`, with the contents `bytes`. Copies them,
+/// waits for nothing.
 pub(crate) fn promote<P: Device>(
     volume: &Rc<Inner<P>>,
     flight: ReadFlight,
@@ -65,7 +64,7 @@ pub(crate) fn promote<P: Device>(
     }
 }
 
-/// Writes one line's part to the pool; the reason if it does not get there.
+/// Writes one line's part to the pool, or returns the reason why not.
 async fn fill<P: Device>(
     volume: &Rc<Inner<P>>,
     flight: &ReadFlight,

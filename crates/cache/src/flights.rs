@@ -3,11 +3,10 @@
 //! Invariants:
 //!     a write to b was in flight at any time of an origin read of b
 //!         ⟹ the read is overwritten: it is not promoted
-//!     a read is joinable ⟹ it is in flight and not overwritten, so what it
-//!         returns is no older than the moment of joining
+//!     a read is joinable ⟹ it is in flight and not overwritten, so its result
+//!         is no older than the moment of joining
 //!
-//! A read's entry lasts until its promotion has ended, so that a write can
-//! still overtake it.
+//! A read's entry lasts until its promotion has ended, so that a write can still overtake that.
 
 use crate::lines::{BLOCK_BYTES, bytes_of, overlap};
 use block::{Buf, InFlight};
@@ -64,8 +63,8 @@ impl Flights {
         }
     }
 
-    /// Waits for a read in flight that covers `blocks`; gives `buf` back if
-    /// there is none. The answer says whether the buffer was filled.
+    /// Waits for a read in flight that covers `blocks`; gives `buf` back if none does. The answer
+    /// is true if the buffer was filled.
     pub(crate) fn join(
         &self,
         blocks: Range<u64>,
@@ -115,15 +114,15 @@ impl Flights {
     }
 }
 
-/// An origin read from its start to the end of its promotion. Dropped while in
-/// flight, it sends those who joined to the origin themselves.
+/// An origin read from its start to the end of its promotion. Dropped while in flight, it sends its
+/// joiners to the origin themselves.
 pub(crate) struct ReadFlight {
     flights: Rc<Flights>,
     id: usize,
 }
 
 impl ReadFlight {
-    /// The read has returned `bytes`: hands them to those who joined.
+    /// Notes that the read has returned `bytes`, and hands them to the joiners.
     pub(crate) fn deliver(&self, bytes: &[u8]) {
         let mut reads = self.flights.reads.borrow_mut();
         let read = &mut reads[self.id];
@@ -138,12 +137,12 @@ impl ReadFlight {
         {
             let from = (blocks.start - start) as usize * BLOCK_BYTES;
             buf.copy_from_slice(&bytes[from..from + bytes_of(&blocks)]);
-            // Who joined may have gone.
+            // A joiner may be gone.
             let _ = reply.send((buf, true));
         }
     }
 
-    /// True if a write has overlapped the read or what followed it.
+    /// True if a write has overlapped the read or its promotion.
     pub(crate) fn is_overwritten(&self) -> bool {
         self.flights.reads.borrow()[self.id].overwritten
     }
@@ -153,7 +152,7 @@ impl Drop for ReadFlight {
     fn drop(&mut self) {
         let read = self.flights.reads.borrow_mut().remove(self.id);
         for joiner in read.joiners {
-            // Who joined may have gone.
+            // A joiner may be gone.
             let _ = joiner.reply.send((joiner.buf, false));
         }
     }

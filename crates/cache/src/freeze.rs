@@ -14,12 +14,12 @@ impl Freeze {
         self.frozen.get()
     }
 
-    /// From now on changes wait; whether they did not before.
+    /// Makes changes wait from now on. Returns true if they did not before.
     pub(crate) fn freeze(&self) -> bool {
         !self.frozen.replace(true)
     }
 
-    /// Lets them go on; whether they were frozen.
+    /// Resumes changes. Returns true if they were frozen.
     pub(crate) fn thaw(&self) -> bool {
         let was = self.frozen.replace(false);
         self.thawed.notify();

@@ -1,18 +1,17 @@
-//! When a pool device is no longer trusted.
+//! The end of trust in a pool device.
 //!
-//! A fault is an operation that failed, took longer than the limit for hits, or
-//! returned bytes that do not match their checksum. A write that took longer while the
-//! device answered others waited in its queue, and so did a hit that took longer beside slow
-//! writes: that is load as long as the cache can make it less
-//! (`budget`), and no fault. Faults are counted over
-//! windows of [`WINDOW`]. A device is ejected when one window holds
-//! [`FAULTS_MAX`] faults that are at least one in [`OPERATIONS_PER_FAULT`] of
-//! its operations, and at once when it says that it is gone.
+//! A fault is an operation that failed, took longer than the limit for hits, or returned bytes that
+//! do not match their checksum. A write that took longer while the device answered others waited in
+//! the device's queue, and so did a hit that took longer beside slow writes. That is load, and no
+//! fault, as long as the cache can reduce it (`budget`). Faults are counted over windows of
+//! [`WINDOW`]. A device is ejected when one window has [`FAULTS_MAX`] faults that are at least one
+//! in [`OPERATIONS_PER_FAULT`] of its operations. A device that reports itself gone is ejected at
+//! once.
 //!
-//! The count lets a few bad sectors pass, whose blocks are dropped and not read
-//! again; the ratio lets a fast, busy device have more of them. With every hit
-//! stalling for the default limit of 100 ms, one client at depth 1 waits
-//! through 16 hits, 2 s, before the device is out; at depth 16, 0.1 s.
+//! The count admits a few bad sectors: their blocks are dropped and not read again. The ratio
+//! admits more of them on a fast, busy device. With every hit stalling for the default limit of 100
+//! ms, one client at depth 1 waits through 16 hits, 2 s, before the device is out; at depth 16, 0.1
+//! s.
 
 use block::{Kind, Nanos};
 use std::cell::Cell;
@@ -63,7 +62,7 @@ pub(crate) struct Health {
     window_start: Cell<Nanos>,
     faults: Cell<u32>,
     operations: Cell<u64>,
-    /// Pool writes that it has answered, well or not.
+    /// Pool writes that the device has answered, well or not.
     answered: Cell<u64>,
     faults_ever: Cell<u64>,
 }

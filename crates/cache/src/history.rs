@@ -1,9 +1,9 @@
-//! The last decision about each line with a recent decision, so
-//! that the cache can say why a line is where it is.
+//! The last decision about each line with a recent decision, so that the cache can explain the
+//! place of a line.
 //!
-//! A table of a fixed [`HISTORY_BYTES`], four entries to a set. A set that is
-//! full forgets the decision that is oldest: a long scan makes the cache forget
-//! why, never what. Hits write nothing here.
+//! A table of a fixed [`HISTORY_BYTES`], four entries to a set. A set that is full forgets the
+//! oldest decision: after a long scan reasons are forgotten, never contents. Hits write nothing
+//! here.
 
 use crate::counters::Counter;
 use block::{Nanos, Timer};
@@ -27,11 +27,11 @@ pub enum Decision {
     Evicted(Key),
     /// The line was not admitted, or not written to the pool, for this reason.
     Refused(Counter),
-    /// A client's write, zero or discard made blocks of it invalid.
+    /// A client's write, zero or discard made blocks of the line invalid.
     Overwritten,
     /// Its blocks were dropped because the origin may have lost writes to them.
     Distrusted,
-    /// The line was given up because no valid block was left in it.
+    /// The line was given up because it had no valid block left.
     Dropped,
 }
 
@@ -40,9 +40,9 @@ pub enum Decision {
 pub struct Noted {
     /// The decision.
     pub decision: Decision,
-    /// When, to a tenth of a second.
+    /// Time, to a tenth of a second.
     pub at: Nanos,
-    /// When the line was last given a slot, if that is remembered.
+    /// Time at which the line was last given a slot, if remembered.
     pub admitted: Option<Nanos>,
 }
 
@@ -103,8 +103,7 @@ impl History {
         };
     }
 
-    /// Remembers that `key` was given up, unless what was decided before says
-    /// why.
+    /// Notes that `key` was given up, unless an earlier decision has the reason.
     pub(crate) fn dropped(&mut self, key: Key) {
         let before = self.last(key).map(|noted| noted.decision);
         if matches!(before, None | Some(Decision::Admitted)) {
@@ -112,7 +111,7 @@ impl History {
         }
     }
 
-    /// The last decision about `key`, unless it is forgotten.
+    /// The last decision about `key`, unless the decision is forgotten.
     pub(crate) fn last(&self, key: Key) -> Option<Noted> {
         let found = self.sets[place(key)].iter().find(|e| e.key == key)?;
         let time = |tick: u32| Nanos(u64::from(tick) * TICK.0);

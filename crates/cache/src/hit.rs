@@ -25,7 +25,7 @@ pub(crate) struct Hit<P: Device> {
     run: Run,
 }
 
-/// Why a hit delivers nothing: the buffer, unless the device still holds it.
+/// A hit without a result: the buffer, unless the device still holds it.
 pub(crate) struct Lost(pub(crate) Option<Buf>);
 
 impl<P: Device> Hit<P> {
@@ -59,7 +59,7 @@ impl<P: Device> Hit<P> {
         self.member.device.read(at, buf)
     }
 
-    /// The blocks once `work` has read them; or that they are lost.
+    /// Returns the blocks once `work` has read them, or the loss of the hit.
     #[inline]
     pub(crate) fn poll(
         &self,

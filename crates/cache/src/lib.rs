@@ -1,5 +1,4 @@
-//! The cache engine: volumes over slow origins that share a pool of fast
-//! devices.
+//! The cache engine: volumes over slow origins that share a pool of fast devices.
 //!
 //! ```text
 //! Volume ─┬─ read ──┬─ hit ────────────────────> pool device
@@ -13,14 +12,14 @@
 //!     the origin alone is complete: losing the pool costs hits, never bytes
 //!     an operation of a client fails ⟹ the origin failed it
 //!
-//! A [`Cache`] belongs to one shard and gets everything it may use from its
-//! `Env`: buffers, tasks, time. Which line stays is the policy's to say.
+//! A [`Cache`] belongs to one shard and gets all its resources from its `Env`: buffers, tasks,
+//! time. The policy decides which line stays.
 //!
-//! A cache made by [`Cache::open`] remembers its lines on its devices (`durable`);
-//! one made by `Cache::new` writes nothing there but lines.
+//! A cache made by [`Cache::open`] remembers its lines on its devices (`durable`); one made by
+//! `Cache::new` writes only lines to its devices.
 //!
-//! Not here, on purpose: which thread or driver runs it, keeping clients'
-//! overlapping writes apart (`block::Gate` does).
+//! Not here, on purpose: the thread or driver that runs the cache, and keeping clients' overlapping
+//! writes apart (`block::Gate` does).
 
 mod budget;
 mod busy;

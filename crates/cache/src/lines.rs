@@ -91,7 +91,7 @@ impl Shape {
         Sectors(BLOCK_SECTORS << self.shift)
     }
 
-    /// Blocks whose lines have keys.
+    /// Most blocks of a volume such that its lines have keys.
     pub(crate) fn blocks_max(self) -> u64 {
         1 << (LINE_BITS + self.shift)
     }

@@ -1,8 +1,7 @@
 //! Reads and writes by mode.
 //!
-//! Whatever the mode, a write drops the blocks it overlaps from the pool before
-//! it goes to the origin, and keeps their promotion away until it has ended.
-//! That alone makes it safe to switch modes while I/O runs.
+//! In every mode a write drops its blocks from the pool before it goes to the origin, and prevents
+//! their promotion until it has ended. That alone makes a switch of modes safe while I/O runs.
 
 /// The use that a volume makes of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

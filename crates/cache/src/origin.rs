@@ -1,6 +1,7 @@
-//! A volume's origin, as requests reach it.
+//! A volume's origin, in the path of requests.
 //!
-//! Invariant: it is changed ⟹ the devices of a pool that remembers have had the regions marked.
+//! Invariant: the origin is changed ⟹ the devices of a pool that remembers have had the regions
+//! marked.
 
 use crate::durable::Marking;
 use block::{BoxDevice, Buf, Content, Device, Extent, IoResult, Lba, Proof};
@@ -9,7 +10,7 @@ use block::{BoxDevice, Buf, Content, Device, Extent, IoResult, Lba, Proof};
 pub(crate) struct Marked(#[expect(dead_code, reason = "asked for, never looked at")] Option<Proof>);
 
 impl Marked {
-    /// Once the pool's devices know.
+    /// Waits until the pool's devices have the marks.
     pub(crate) async fn known(marking: Option<&Marking>) -> Marked {
         Marked(match marking {
             Some(marking) => Some(marking.known().await),
@@ -37,7 +38,7 @@ impl Origin {
         self.0.extents(extent, out).await
     }
 
-    /// The state to change, where it is marked.
+    /// The origin to change, given the proof of its marks.
     pub(crate) fn marked(&self, _marked: Marked) -> &BoxDevice {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! A device as it is given to a pool.
+//! A device for a pool.
 
 use crate::lines::{BLOCK_SECTORS, Shape};
 use block::{Device, Extent, IoResult, Kind};
@@ -8,8 +8,8 @@ use std::sync::Arc;
 pub struct PoolDevice<P> {
     /// The device.
     pub device: P,
-    /// The part of it that holds lines, on 4 KiB; what is left of a whole
-    /// number of lines stays unused.
+    /// The part of the device that holds lines, on 4 KiB; the rest after a whole number of lines
+    /// stays unused.
     pub extent: Extent,
     /// Its failure domain: its failure domain.
     pub controller: Arc<str>,
@@ -25,7 +25,7 @@ impl<P: Device> PoolDevice<P> {
         }
     }
 
-    /// The number of lines it holds; refuses a place that cannot hold any.
+    /// Returns the number of lines on the device; refuses a place too small for one.
     pub(crate) fn lines(&self, shape: Shape) -> IoResult<u32> {
         let geometry = self.device.geometry();
         geometry.check(self.extent)?;

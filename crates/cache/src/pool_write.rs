@@ -1,7 +1,7 @@
 //! Blocks written to the pool, by a promotion or beside a client's write.
 //!
-//! The blocks are not valid from `begin` on. They become so by `commit`, unless
-//! a client's write or the loss of the device has poisoned them meanwhile.
+//! The blocks are not valid from `begin` on. `commit` makes them valid, unless a client's write or
+//! the loss of the device has poisoned them meanwhile.
 
 use crate::budget::Permit;
 use crate::core::Core;
@@ -52,7 +52,7 @@ impl<P: Device> PoolWrite<P> {
         })
     }
 
-    /// Writes the blocks; whether that succeeded.
+    /// Writes the blocks. Returns true if that succeeded.
     pub(crate) async fn write(&self, data: Shared) -> bool {
         self.record_checksums(&data);
         let at = self.member.at(self.slot, self.run.first);
@@ -73,8 +73,7 @@ impl<P: Device> PoolWrite<P> {
         }
     }
 
-    /// The blocks are not valid and nobody else writes them, so their checksums
-    /// are this write's to set.
+    /// Sets the checksums of the blocks, which are not valid and have no other writer.
     fn record_checksums(&self, data: &[u8]) {
         let mut state = self.core.state.borrow_mut();
         for (block, bytes) in (self.run.first..).zip(data.chunks_exact(BLOCK_BYTES)) {
@@ -84,7 +83,7 @@ impl<P: Device> PoolWrite<P> {
         }
     }
 
-    /// Makes the blocks valid, unless they were poisoned; returns whether.
+    /// Makes the blocks valid, unless they were poisoned. Returns true if they are valid.
     pub(crate) fn commit(self) -> bool {
         let mut state = self.core.state.borrow_mut();
         let good = !state.busy.is_poisoned(self.id);

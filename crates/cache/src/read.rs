@@ -1,12 +1,12 @@
 //! The path of a read.
 //!
-//! A request is cut into hits (valid runs of one line), runs that an origin
-//! read in flight will bring, and runs to be read from the origin. Runs missing
-//! from neighbouring lines are one origin read. A hit of one run, the common
-//! case, goes straight to the device and allocates nothing; the rest is boxed.
+//! A request is cut into hits (valid runs of one line), runs that an origin read in flight will
+//! bring, and runs to be read from the origin. Runs missing from neighbouring lines are one origin
+//! read. A hit of one run, the common case, goes straight to the device and allocates nothing; the
+//! rest is boxed.
 //!
-//! Not here: 4 KiB at the end of a volume that is no multiple of it. A request
-//! that touches them goes to the origin.
+//! Not here: the rest of a volume beyond a multiple of 4 KiB. A request that touches that rest goes
+//! to the origin.
 
 use crate::budget::{Budget, Permit};
 use crate::counters::Counter;
@@ -44,8 +44,8 @@ pub(crate) async fn read<P: Device>(volume: &Rc<Inner<P>>, at: Lba, buf: Buf) ->
         (volume.core.env.pool.take(bytes_of(&blocks)), Some(buf))
     };
     let (whole, result) = match plan(volume, &blocks) {
-        // As `Hit::read` does, in this very future: moving another into it costs
-        // as much as the look-up.
+        // As in `Hit::read`, but in this very future: moving another future into this one costs as
+        // much as the look-up.
         Plan::Hit(hit) => {
             let mut work = pin!(hit.work(whole));
             match poll_fn(|cx| hit.poll(work.as_mut(), cx)).await {
@@ -61,7 +61,7 @@ pub(crate) async fn read<P: Device>(volume: &Rc<Inner<P>>, at: Lba, buf: Buf) ->
     }
 }
 
-/// The part of the blocks around `extent` that was asked for.
+/// Cuts the requested part out of the blocks around `extent`.
 fn cut(extent: Extent, whole: &[u8], mut part: Buf) -> Buf {
     let blocks = covering(extent);
     let from = (extent.start - extent_of(&blocks).start).bytes() as usize;
@@ -78,7 +78,7 @@ enum Plan<P: Device> {
 
 enum Piece<P: Device> {
     Hit(Hit<P>),
-    /// From the origin, and if permitted into the pool.
+    /// Read from the origin, and if permitted promote into the pool.
     Origin(Option<Permit>),
     /// With an origin read in flight.
     Join,
@@ -263,8 +263,7 @@ fn cut_up(first: u64, counts: Vec<u64>, buf: Buf) -> impl Iterator<Item = (Range
     })
 }
 
-/// Reads one piece; no buffer if a device keeps it, in which case the piece is to be
-/// read again.
+/// Reads one piece. Returns no buffer if a device keeps it: the piece is to be read again then.
 async fn read_piece<P: Device>(
     volume: &Rc<Inner<P>>,
     blocks: Range<u64>,

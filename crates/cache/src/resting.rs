@@ -1,18 +1,18 @@
-//! Lines of pool devices that are gone round for being late, until these are taken back.
+//! Lines of pool devices that are bypassed for being late, until these devices are taken back.
 //!
 //! Invariants:
-//!     a line rests ⟹ its slot is retired, so that nothing of the line is a hit
-//!     a block of a resting line is valid ⟹ the device's copy is the content of the origin: what
-//!         invalidates lines in use invalidates resting lines
+//!     a line rests ⟹ its slot is retired, so that no part of the line is a hit
+//!     a block of a resting line is valid ⟹ the device's copy is the content of the origin: every
+//!         invalidation of lines in use applies to resting lines too
 //!
-//! Not here: when a device is taken back, and how (`durable::readmit`).
+//! Not here: the return of a device (`durable::readmit`).
 
 use crate::devices::DeviceId;
 use policy::{Heat, Key, Policy, Slot};
 use std::ops::{Range, RangeInclusive};
 
-/// Lines that rest for each device at most. The others start cold when it is back: the keys of
-/// all lines of a large device are more memory than a device in trouble is to cost.
+/// Most resting lines of a device. The others start cold after its return: the keys of all lines of
+/// a large device are more memory than a device in trouble is to cost.
 const LINES_MAX: usize = 4 << 20;
 
 /// A resting line.
@@ -21,14 +21,14 @@ pub(crate) struct Line {
     pub(crate) key: Key,
     pub(crate) slot: Slot,
     pub(crate) heat: Heat,
-    /// Not adopted yet.
+    /// True until the line is adopted.
     rests: bool,
 }
 
 /// The resting lines of one device.
 struct Rest {
     device: DeviceId,
-    /// In the order in which the policy is to adopt them.
+    /// Lines, in the order of their adoption by the policy.
     lines: Vec<Line>,
     /// Their places in `lines`, by key.
     by_key: Vec<u32>,
@@ -90,7 +90,7 @@ impl Resting {
         adopted.collect()
     }
 
-    /// The resting lines whose keys are in `keys`.
+    /// The resting lines with keys in `keys`.
     pub(crate) fn within(&self, keys: RangeInclusive<Key>) -> Vec<(Key, Slot)> {
         let mut found = Vec::new();
         for Rest { lines, by_key, .. } in &self.0 {

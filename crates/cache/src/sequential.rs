@@ -1,31 +1,31 @@
 //! Recognises the requests of sequential streams.
 //!
-//! A request is sequential once its stream has moved `cutoff` bytes before it:
-//! slow storage serves long streams well, and they would push out the lines it
-//! serves badly. The cutoff and its default are bcache's (`sequential_cutoff`),
-//! counted for each volume, since a block frontend does not know its clients'
-//! tasks.
+//! A request is sequential once its stream has moved `cutoff` bytes before it. Slow storage serves
+//! long streams well, and their lines would displace those that it serves badly. The cutoff and its
+//! default are bcache's (`sequential_cutoff`), counted for each volume, since a block frontend does
+//! not know its clients' tasks.
 //!
-//! A stream begins as a [`Chain`]: small requests, each of which starts where
-//! another ended. At [`GRAIN_BYTES`] a chain becomes a [`Stream`], and a request
-//! of that length is one at once. A stream takes requests in any order and of
-//! any length within a window about its end, since a frontend cuts long requests
-//! into pieces and carries out many at a time. A bitmap has the grains of the
-//! window that were moved:
+//! A stream begins as a [`Chain`]: small requests, each of which starts at the end of another. At
+//! [`GRAIN_BYTES`] a chain becomes a [`Stream`], and a request of that length is one at once. A
+//! stream takes requests in any order and of any length within a window about its end, since a
+//! frontend cuts long requests into pieces and carries out many at a time. A bitmap has the grains
+//! of the window that were moved:
 //!     a grain moved for the first time lengthens the stream
 //!     a grain moved again shortens it: a hot region is not a stream
-//!     a request is sequential where the grains before it were moved, or most of the window
-//!     a stream whose end stalls is none: requests in random order come to its end soon
-//! A stream whose second request ends where the first starts runs backwards, and is kept mirrored.
+//!     a request is sequential if the grains before it were moved, or most of the window
+//!     a stream with a stalled end is none: requests in random order come to its end soon
 //!
-//! Not here: backward streams of requests shorter than a grain; streams with more than half
-//! of a window in flight, of which a part is taken for random.
+//! A stream with a second request that ends at the start of the first runs backwards, and is kept
+//! mirrored.
+//!
+//! Not here: backward streams of requests shorter than a grain; streams with more than half of a
+//! window in flight, a part of which is taken for random.
 
 use crate::lines::BLOCK_BYTES;
 use std::ops::Range;
 
-/// Chains remembered; 4 KiB. With a hundred random requests between two of a
-/// chain, it is displaced about once in fifteen times.
+/// Chains remembered; 4 KiB. With a hundred random requests between two of a chain, the chain is
+/// displaced about once in fifteen times.
 const CHAINS: usize = 256;
 
 /// Streams remembered; 4 KiB.
@@ -42,12 +42,13 @@ const WINDOW_BLOCKS_MIN: u64 = 4 * GRAIN_BLOCKS;
 const WINDOW_GRAINS: u64 = 64 * WINDOW_WORDS as u64;
 const WINDOW_WORDS: usize = 8;
 
-/// A request goes on with its stream if as many times its length before it was moved, and as
-/// many grains.
+/// A request goes on with its stream if this many times its length was moved before it, and as many
+/// grains.
 const LENGTHS_BEFORE: u64 = 4;
 
-/// A stream's end stalls for fewer of its requests. Pieces of a long request come behind it:
-/// of 8 of 2 MiB, in pieces of 256 KiB, 56 at a time. Others are as late as they are many at once.
+/// Limit of a stream's requests while its end stalls. Pieces of a long request come behind the end:
+/// of 8 of 2 MiB, in pieces of 256 KiB, 56 at a time. Other requests are late by their number in
+/// flight.
 const STILL_MAX: u32 = 32;
 const STILL_PIECES_MAX: u32 = 64;
 const PIECE_BLOCKS_MIN: u64 = 4 * GRAIN_BLOCKS;
@@ -83,9 +84,9 @@ struct Stream {
     bytes: u64,
     /// Its requests since its end last went on.
     still: u32,
-    /// When a request of it came last, in requests of the volume.
+    /// Time of its last request, in requests of the volume.
     seen: u32,
-    /// Where its only request starts.
+    /// Start of its only request.
     only: Option<u64>,
     backward: bool,
 }
@@ -232,7 +233,7 @@ impl Sequential {
             })
     }
 
-    /// Notes a request; true if it is sequential.
+    /// Notes a request; true if the request is sequential.
     #[inline]
     pub(crate) fn observe(&mut self, blocks: &Range<u64>) -> bool {
         self.cutoff.is_some_and(|cutoff| self.note(blocks, cutoff))
@@ -282,8 +283,8 @@ impl Sequential {
         }
     }
 
-    /// The stream of `blocks`, and whether they are sequential: one past its cutoff, or the
-    /// nearest.
+    /// Returns the stream of `blocks`, and true if they are sequential: a stream past its cutoff,
+    /// or the nearest.
     fn stream(&self, blocks: &Range<u64>, cutoff: u64) -> Option<(bool, usize)> {
         let near = self.streams.iter().enumerate().filter_map(|(at, stream)| {
             let distance = stream.distance(blocks)?;
@@ -292,7 +293,7 @@ impl Sequential {
         near.min().map(|((short, _), at)| (!short, at))
     }
 
-    /// True if the request is sequential, if it is one of a stream.
+    /// For a request of a stream: returns true if the request is sequential.
     fn observe_stream(&mut self, blocks: &Range<u64>, cutoff: u64) -> Option<bool> {
         let now = self.requests;
         if now.is_multiple_of(IDLE_REQUESTS / 16) {

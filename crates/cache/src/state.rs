@@ -17,12 +17,12 @@ use policy::{Instruction, Key, Pins, Policy, Reason, Request, Slot};
 use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 
-/// Where a line is.
+/// Place of a line.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
-    /// It was there before.
+    /// The line was there before.
     Resident(Slot),
-    /// From now on; nothing in it is valid.
+    /// The line is there from now on, without valid blocks.
     Entered(Slot),
 }
 
@@ -40,20 +40,20 @@ pub(crate) struct State<P> {
     pub(crate) contents: Contents,
     pub(crate) busy: Busy,
     pub(crate) devices: Devices<P>,
-    /// Lines of devices that are gone round.
+    /// Lines of bypassed devices.
     pub(crate) resting: Resting,
     pub(crate) budget: Rc<Budget>,
     pub(crate) history: History,
-    /// Of the cache, as against those of each volume.
+    /// Counters of the cache; each volume has its own.
     pub(crate) counters: Rc<Counters>,
-    /// The metadata of the pool's devices, if there is any.
+    /// The metadata of the pool's devices, if any.
     pub(crate) durable: Option<Rc<Durable>>,
 }
 
 impl<P: Device> State<P> {
-    /// The one look-up of a request in a line: where the line is, or is to be
-    /// from now on. A line that is not resident and may not enter, for the
-    /// reason in `may_enter`, is not passed to the policy: it would make room.
+    /// The one look-up of a request in a line: the present place of the line, or its place from now
+    /// on. A line that is not resident and may not enter, for the reason in `may_enter`, is not
+    /// passed to the policy: the policy would make room.
     #[inline]
     pub(crate) fn look_up(
         &mut self,
@@ -104,8 +104,8 @@ impl<P: Device> State<P> {
         self.contents.enter(slot, key);
     }
 
-    /// A client is about to change `blocks` of a volume: nothing of them is
-    /// valid any more, nor will pool writes in flight make it so.
+    /// Invalidates `blocks` of a volume, which a client is about to change; pool writes in flight
+    /// no longer make them valid.
     pub(crate) fn invalidate(&mut self, volume: u32, blocks: Range<u64>, counters: &Counters) {
         let shape = self.shape;
         let lines = blocks.start >> shape.shift()..=blocks.end.saturating_sub(1) >> shape.shift();
@@ -146,8 +146,8 @@ impl<P: Device> State<P> {
         counters.add(Counter::BlocksInvalidated, u64::from(dropped));
     }
 
-    /// Of the resting lines of `volume` the run that `part` says is not valid any more; how many
-    /// blocks were.
+    /// Invalidates the run that `part` gives for each resting line in `lines`. Returns the number
+    /// of blocks that were valid.
     fn invalidate_resting(
         &mut self,
         volume: u32,
@@ -165,9 +165,8 @@ impl<P: Device> State<P> {
         dropped
     }
 
-    /// The origin may hold other bytes than was thought in the lines of `volume` that
-    /// are `suspect`: nothing of them is valid any more, nor will pool writes in flight
-    /// make it so.
+    /// Invalidates the lines of `volume` that are `suspect`: the origin may hold other bytes than
+    /// expected. Pool writes in flight no longer make them valid.
     pub(crate) fn distrust(&mut self, volume: u32, suspect: impl Fn(u64) -> bool) {
         let whole = Run {
             first: 0,
@@ -196,7 +195,7 @@ impl<P: Device> State<P> {
         });
     }
 
-    /// Gives up the line of `key` if nothing in it is or is becoming valid.
+    /// Gives up the line of `key` if no block of the line is or is becoming valid.
     pub(crate) fn drop_if_empty(&mut self, key: Key, counters: &Counters) {
         if let Some(slot) = self.policy.peek(key)
             && self.contents.is_empty(slot)
@@ -259,7 +258,7 @@ impl<P: Device> State<P> {
         }
     }
 
-    /// One period of the watchdog: faults for operations that are late.
+    /// Ends a period of the watchdog, with faults for late operations.
     pub(crate) fn tick(&mut self, now: Nanos) {
         let (mut hits, mut writes) = (Vec::new(), Vec::new());
         self.busy.tick(|operation| match operation {

@@ -1,4 +1,4 @@
-//! A volume: an origin as its clients see it, with a cache in front.
+//! A volume: an origin with a cache in front, as clients see it.
 
 use crate::cache::Cache;
 use crate::core::Core;
@@ -26,14 +26,14 @@ pub struct VolumeConfig {
     pub name: Arc<str>,
     /// Its size; all of the origin if `None`.
     pub sectors: Option<Sectors>,
-    /// The mode it starts in.
+    /// The first mode.
     pub mode: Mode,
 }
 
 /// A cached volume; clones are the same volume.
 ///
-/// Reads and writes go through the pool as its [`Mode`] says. Whatever happens
-/// to the pool, an operation fails only if the origin fails it.
+/// Reads and writes go through the pool by the volume's [`Mode`]. In any state of the pool, an
+/// operation fails only if the origin fails it.
 pub struct Volume<P: Device>(pub(crate) Rc<Inner<P>>);
 
 impl<P: Device> Clone for Volume<P> {
@@ -43,8 +43,8 @@ impl<P: Device> Clone for Volume<P> {
 }
 
 impl<P: Device> Cache<P> {
-    /// A volume over `origin`, cached here from now on. A pool that remembers
-    /// knows it by its name, and its lines of an earlier run are its own again.
+    /// Adds a volume over `origin`, cached here from now on. A pool that remembers knows the volume
+    /// by its name, and gives it its lines of an earlier run.
     pub fn add_volume(&self, config: VolumeConfig, origin: BoxDevice) -> IoResult<Volume<P>> {
         Volume::new(self.0.clone(), config, origin)
     }
@@ -112,14 +112,13 @@ impl<P: Device> Volume<P> {
         self.0.freeze.is_frozen()
     }
 
-    /// Brings the origin to a standstill, so that a snapshot can be taken of it:
-    /// from the first poll, writes, zeroes and discards wait; those in flight
-    /// end, and the origin is flushed. Reads go on. A pool that remembers knows of it
-    /// durably: what it holds of the volume is not trusted by the next incarnation, unless
-    /// [`Volume::resume`] comes first.
+    /// Brings the origin to a standstill for a snapshot: from the first poll, writes, zeroes and
+    /// discards wait; those in flight end, and the origin is flushed. Reads go on. A pool that
+    /// remembers records the standstill durably: the next incarnation does not trust its lines of
+    /// the volume, unless [`Volume::resume`] comes first.
     ///
-    /// `Busy` if it is quiesced already. If the flush fails, or one has since the last
-    /// standstill, all goes on: a snapshot would lack what was lost.
+    /// `Busy` if the volume is quiesced already. If the flush fails, or one has since the last
+    /// standstill, all goes on: a snapshot would lack the lost writes.
     pub async fn quiesce(&self) -> IoResult {
         if !self.0.freeze.freeze() {
             let what = "it is quiesced already; resume it first";
@@ -137,7 +136,7 @@ impl<P: Device> Volume<P> {
         Ok(())
     }
 
-    /// Resumes the writes that [`Volume::quiesce`] holds back. `Invalid` if it held nothing.
+    /// Resumes the writes that [`Volume::quiesce`] holds back. `Invalid` if none are held back.
     pub fn resume(&self) -> IoResult {
         if !self.0.freeze.thaw() {
             let what = "it is not quiesced";
@@ -147,12 +146,11 @@ impl<P: Device> Volume<P> {
         Ok(())
     }
 
-    /// Forgets every line of this volume, at a cost that does not depend on how
-    /// many there are: what its origin holds may have been replaced by others.
-    /// Durable when it returns. Writes wait meanwhile, as for [`Volume::quiesce`].
+    /// Forgets every line of this volume, at a cost that does not depend on their number, for the
+    /// contents of its origin may have been replaced. Durable when it returns. Writes wait
+    /// meanwhile, as for [`Volume::quiesce`].
     ///
-    /// Reads in flight may still return the former bytes. The lines
-    /// make room as others need it.
+    /// Reads in flight may still return the former bytes. The lines make room as others need it.
     pub async fn invalidate(&self) -> IoResult {
         let held = self.0.freeze.freeze();
         let forgotten = self.forget_lines().await;
@@ -162,8 +160,7 @@ impl<P: Device> Volume<P> {
         forgotten
     }
 
-    /// Nothing may be written meanwhile: a write is marked under the id that the
-    /// volume had when it began.
+    /// No write may run meanwhile: a write is marked under the volume's id at its beginning.
     async fn forget_lines(&self) -> IoResult {
         self.0.come_to_rest().await?;
         let volume = self.0.clone();
@@ -182,9 +179,8 @@ impl<P: Device> Volume<P> {
         self.0.core.env.spawn.persist(forget).await
     }
 
-    /// Ends the volume: operations that begin from now on fail with `Gone`.
-    /// Returns when the last write has ended at the origin. Its lines are never
-    /// found again, and make room as others need it.
+    /// Ends the volume: later operations fail with `Gone`. Returns when the last write has ended at
+    /// the origin. The volume's lines are never found again, and make room as others need it.
     pub async fn close(&self) {
         self.0.closed.set(true);
         self.0.freeze.thaw();

@@ -20,7 +20,7 @@ pub(crate) const PERIODS_PER_LIMIT: u64 = TICKS_MAX as u64;
 
 #[derive(Default)]
 pub(crate) struct Watchdog {
-    /// Something has happened since the last tick.
+    /// True if an operation has begun or ended since the last tick.
     active: Cell<bool>,
     asleep: Cell<Option<Waker>>,
 }

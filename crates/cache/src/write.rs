@@ -1,14 +1,12 @@
-//! The path of a write, and of whatever else changes the origin.
+//! The path of a write, and of every other change of the origin.
 //!
-//! Order: the blocks it touches stop being valid, promotions of them are put
-//! off, then the origin is written. Where the mode says so the pool is written
-//! beside it from the same memory, and its copy becomes valid when both have
-//! succeeded. The client is answered when the origin is done.
+//! Order: the blocks of the write stop being valid, their promotions are put off, then the origin
+//! is written. By mode the pool is written in parallel from the same memory, and its copy becomes
+//! valid when both writes have succeeded. The client is answered when the origin is done.
 //!
 //! A block written in part only stops being valid.
 //!
-//! Where the pool remembers, its devices know which region is written before
-//! the origin is.
+//! The devices of a pool that remembers know which region is written before the origin is.
 
 use crate::counters::Counter;
 use crate::durable::Marking;
@@ -50,7 +48,7 @@ pub(crate) async fn write<P: Device>(
         if let (Fua::Yes, Err(error)) = (fua, &result)
             && error.kind().data_may_have_changed()
         {
-            // It may have been a flush that failed in it.
+            // A flush within the write may be the part that failed.
             this.writes.lost(&this.core, error);
         }
         end(&this, begun, result)
@@ -75,8 +73,8 @@ pub(crate) async fn change<P: Device>(
     carried.await
 }
 
-/// From here on nothing of `extent` is valid, nor becomes so by what was begun
-/// earlier, nor by origin reads before `end`.
+/// Invalidates `extent` from here on: neither earlier operations nor origin reads before `end` make
+/// its blocks valid.
 fn begin<P: Device>(volume: &Inner<P>, extent: Extent) -> Begun {
     volume.core.watchdog.note();
     let blocks = covering(extent);
@@ -101,7 +99,7 @@ struct Begun {
 }
 
 impl Begun {
-    /// Once the pool's devices know of it.
+    /// Waits until the pool's devices have the marks.
     async fn marked(&self) -> Marked {
         Marked::known(self.marking.as_ref()).await
     }
@@ -121,8 +119,7 @@ fn end<P: Device>(volume: &Inner<P>, begun: Begun, result: IoResult) -> IoResult
     result
 }
 
-/// Begins to write the whole blocks of `extent` to the lines they are in, or
-/// are to be in.
+/// Begins to write the whole blocks of `extent` to their present or future lines.
 fn begin_updates<P: Device>(
     volume: &Rc<Inner<P>>,
     extent: Extent,
@@ -159,7 +156,7 @@ fn begin_updates<P: Device>(
     updates
 }
 
-/// One line's part of a client's write, on its way to the pool.
+/// One line's part of a client's write, in flight to the pool.
 struct Update<P: Device> {
     part: Part,
     write: PoolWrite<P>,
@@ -200,8 +197,8 @@ fn begin_update<P: Device>(
 
 /// Writes the origin and the pool at once, and makes blocks valid that both have.
 ///
-/// Never waits for the pool: what it has not done once the origin is done becomes valid later,
-/// unless another write has come by then.
+/// Never waits for the pool: a pool write that ends after the origin's makes its blocks valid
+/// later, unless another write has come by then.
 async fn write_both<P: Device>(
     volume: &Rc<Inner<P>>,
     origin: impl Future<Output = IoResult>,

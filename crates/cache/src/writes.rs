@@ -1,17 +1,17 @@
 //! The durability of a volume's writes on its origin, and the losses among them.
 //!
 //! Invariants:
-//!     a flush of the origin failed, whoever called it ⟹ the next flush of the
+//!     a flush of the origin failed, in any call ⟹ the next flush of the
 //!         volume's user fails      (`FlushErrors`)
 //!     it failed while a write was in flight ⟹ so does the next after the write has ended,
 //!         for the origin may have had the write before the loss
 //!     a flush of the origin failed ⟹ no line is valid that a write may have
-//!         been in since the last that succeeded, nor becomes so by what was read
-//!         or written before
+//!         been in since the last flush that succeeded, nor do earlier reads
+//!         or writes make one valid
 //!
-//! The regions written since then are those that the pool's devices have marked:
-//! a bit is cleared only after a flush that succeeded. A pool that remembers nothing has
-//! no bitmap, and drops every line of the volume.
+//! The regions written since then are those that the pool's devices have marked: a bit is cleared
+//! only after a flush that succeeded. A pool that remembers nothing has no bitmap, and drops every
+//! line of the volume.
 
 mod flush;
 
@@ -30,7 +30,7 @@ pub(crate) struct Writes {
     ended: Cell<u64>,
     flushed: Cell<u64>,
     errors: FlushErrors,
-    /// Which failures the volume's user has had, and who quiesces it.
+    /// Failures seen by the volume's user, and by the caller that quiesces the volume.
     user: Cell<Seen>,
     back_end: Cell<Seen>,
 }
@@ -71,7 +71,7 @@ impl Writes {
         }
     }
 
-    /// True if it was flushed since the volume is here.
+    /// True if the origin was flushed since the volume was added.
     pub(crate) fn began_durable(&self) -> bool {
         self.flushed.get() > 0
     }

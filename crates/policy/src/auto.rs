@@ -1,13 +1,12 @@
-//! The default: learns which lines are reused when, and which rule does best.
+//! The default policy: learns the reuse of lines, and the rule that does best.
 //!
-//! The policy keeps no lists. A resident line has eight bytes ([`line`]): its last access, how
-//! often it was seen, its class ([`class`]), and which parts of it are there ([`fills`]). A sample of the keys
-//! ([`monitor`]) teaches how likely lines of each class are to be reused at each
-//! age ([`hazard`]) and runs miniature caches of the rules it may follow
-//! ([`expert`]): learned reuse, recency, frequency, tenure. The rule that misses least
-//! in miniature decides here, by looking at a few random resident lines and
-//! taking the one worth least. All rules read the same bytes, so a change of
-//! rule hands nothing over and costs nothing.
+//! The policy keeps no lists. A resident line has eight bytes ([`line`]): its last access, the
+//! number of its accesses, its class ([`class`]), and its parts in the pool ([`fills`]). A sample
+//! of the keys ([`monitor`]) teaches the chance of reuse for each class at each age ([`hazard`]).
+//! The sample also runs miniature caches of the rules ([`expert`]): learned reuse, recency,
+//! frequency, tenure. The rule with the fewest misses in miniature decides here: it judges a few
+//! random resident lines and takes the one worth least. All rules read the same bytes, so a change
+//! of rule hands nothing over and costs nothing.
 //!
 //! Invariants:
 //!     lines[s].line is vacant, or there is none ⟺ slot s holds no line
@@ -49,8 +48,7 @@ const TRIES: u32 = 16;
 const MEMORY_POOLS: f32 = 16.0;
 /// Miss ratio by which another rule has to be better.
 const HYSTERESIS: f32 = 0.01;
-/// Accesses to a pool's worth of lines in which every class is recomputed so
-/// many times.
+/// Number of times that every class is recomputed in as many accesses as the pool has lines.
 const ROUNDS_PER_POOL: u32 = 4;
 
 /// The content of a slot: together, so that a hit touches one line of the processor's
@@ -76,7 +74,7 @@ impl Held {
 #[derive(Clone, Debug)]
 pub struct Auto<I> {
     index: I,
-    /// Of the slots up to the last that was ever used: the others' memory is not touched.
+    /// Lines of the slots up to the last that was ever used: the others' memory is not touched.
     lines: Vec<Held>,
     slots: Slots,
     ghosts: Ghosts,
@@ -208,7 +206,7 @@ impl<I: Index> Auto<I> {
 
     /// The resident line worth least among a few, and its worth.
     fn victim(&mut self, pins: &dyn Pins, now: u32) -> Option<(Slot, f32)> {
-        // A copy of the loop for each rule: it is most of what a replacement costs.
+        // A copy of the loop for each rule: the loop is most of the cost of a replacement.
         match self.active {
             Expert::Reuse => self.least(Expert::Reuse, pins, now),
             Expert::Recency => self.least(Expert::Recency, pins, now),
@@ -266,9 +264,8 @@ impl<I: Index> Auto<I> {
         Line::new(now, class, count, request.parts)
     }
 
-    /// The pool has another number of usable slots: time is measured in other
-    /// ticks from now on. Sample and ghosts start over at their new size; what
-    /// was learnt stays.
+    /// Adapts to another number of usable slots: time is measured in other ticks from now on.
+    /// Sample and ghosts start over at their new size; the learnt state stays.
     fn resized(&mut self) {
         let live = self.slots.live();
         let (old, now) = (self.scale.shift, self.now());
@@ -403,7 +400,7 @@ impl<I: Index> Policy for Auto<I> {
         }
         self.slots.retire(slots);
         self.resized();
-        // What the rules missed in the larger pool says nothing of this one.
+        // The rules' misses in the larger pool do not apply to this one.
         self.misses = [0.0; EXPERTS];
         self.sampled = 0.0;
         self.follow(Expert::Reuse);

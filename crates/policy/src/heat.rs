@@ -28,14 +28,12 @@ impl Heat {
         Heat::new(uses, 0, 0)
     }
 
-    /// The standing of the line: zero for one that has not been used
-    /// again since it came, more for one that was, up to 15.
+    /// The standing of the line: zero without a use since its admission, up to 15 with uses.
     pub fn uses(self) -> u8 {
         (self.0 & 15) as u8
     }
 
-    /// The age of the last use, in half octaves; 31 for the longest, zero
-    /// also if it is not known.
+    /// The age of the last use, in half octaves; 31 for the longest, zero also for an unknown age.
     pub fn age(self) -> u8 {
         (self.0 >> Heat::USES_BITS & 31) as u8
     }

@@ -1,22 +1,20 @@
-//! From a key to the node that describes it.
+//! From a key to the node that describes the key.
 //!
-//! The index stores node numbers only; the keys live in the nodes and are
-//! fetched through `key_of`, so that a line's key is in memory once.
+//! The index stores node numbers only; the keys live in the nodes and are fetched through `key_of`,
+//! so that a line's key is in memory once.
 //!
 //! [`HashIndex`] is a hash table of cache-line buckets that never rehashes and leaves no
-//! tombstones, after F14 (Bronson and Shi, "Open-sourcing F14", Facebook 2019).
-//!
-//! A bucket is 64 bytes: twelve entries, each a one-byte tag and a node number,
-//! and the count of entries that did not fit here and went on to a later
-//! bucket. A look-up stops at the first bucket whose count is zero.
+//! tombstones, after F14 (Bronson and Shi, "Open-sourcing F14", Facebook 2019). A bucket is 64
+//! bytes: twelve entries, each a one-byte tag and a node number, and a count. The count is that of
+//! entries that did not fit here and went on to a later bucket. A look-up stops at the first bucket
+//! with a count of zero.
 //!
 //! Invariants:
 //!     tag = 0 ⟺ the entry is empty
-//!     bucket.passed = entries whose probe starts at or before the bucket and
+//!     bucket.passed = entries with a probe that starts at or before the bucket and
 //!                     that are stored after it
 //!
-//! At the design load of 80% an entry costs 6.7 bytes, and 1.1 buckets are read
-//! per look-up.
+//! At the design load of 80% an entry costs 6.7 bytes, and 1.1 buckets are read per look-up.
 
 use crate::Key;
 
@@ -37,8 +35,8 @@ pub trait Index {
     /// The node of `key`.
     fn get(&self, key: Key, key_of: impl Fn(u32) -> Key) -> Option<u32>;
 
-    /// The node of `key` if one look finds it; `None` means nothing. Smaller than
-    /// `get` where it is inlined.
+    /// Returns the node of `key` if one look finds the node; `None` means nothing. Smaller than
+    /// `get` where inlined.
     fn get_near(&self, key: Key, key_of: impl Fn(u32) -> Key) -> Option<u32>;
 
     /// Maps `key`, which is absent, to `node`.
@@ -116,7 +114,7 @@ impl Bucket {
     fn ways(&self, tag: u8) -> u32 {
         use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8};
         let [low @ .., a, b, c, d] = self.tags;
-        // What follows the tags, so that one instruction loads all sixteen bytes.
+        // The bytes after the tags, so that one instruction loads all sixteen bytes.
         let high = u64::from(u32::from_le_bytes([a, b, c, d])) | u64::from(self.passed) << 32;
         let low = i64::from_le_bytes(low);
         // SAFETY: every processor of this architecture has SSE2.
@@ -127,7 +125,7 @@ impl Bucket {
         equal as u32 & ((1 << WAYS) - 1)
     }
 
-    /// The same, one by one.
+    /// As `ways`, one tag after the other.
     #[cfg(any(test, not(target_arch = "x86_64")))]
     fn ways_one_by_one(&self, tag: u8) -> u32 {
         let equal = self.tags.iter().map(|t| u32::from(*t == tag));

@@ -1,8 +1,8 @@
-//! Which lines stay on the fast devices.
+//! The decision on the lines that stay on the fast devices.
 //!
-//! A policy hears of accesses and answers each with an [`Instruction`]; the
-//! engine carries it out. The live engine, the trace simulator and the
-//! miniature simulations inside `auto` run the same objects.
+//! A policy hears of accesses and answers each with an [`Instruction`]; the engine carries that
+//! out. The live engine, the trace simulator and the miniature simulations inside `auto` run the
+//! same objects.
 //!
 //! ```text
 //! Policy::access ─┬─ touch   resident? -> Hit(slot)
@@ -17,12 +17,12 @@
 //!     retired slots are never handed out
 //!     no access allocates memory once the policy is built or grown
 //!
-//! Not here, on purpose: bytes, devices, dirty data, threads, a clock, a random
-//! source. Time comes in through [`Policy::tick`], randomness as a seed.
+//! Not here, on purpose: bytes, devices, dirty data, threads, a clock, a random source. Time comes
+//! in through [`Policy::tick`], randomness as a seed.
 //!
-//! A new policy is one file that implements [`Policy`] (or, if it is made
-//! of linked lists, [`lines::ListPolicy`]) and one line in [`registry`]; the published ones that
-//! pools do not have are in the crate `baselines`.
+//! A new policy is one file that implements [`Policy`] (or, if made of linked lists,
+//! [`lines::ListPolicy`]) and one line in [`registry`]; the published ones that pools do not have
+//! are in the crate `baselines`.
 
 mod auto;
 mod heat;
@@ -50,7 +50,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Key(pub u64);
 
-/// The effect of a request on the lines it touches.
+/// The effect of a request on the lines touched.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Op {
     /// Reads the line, in whole or in part.
@@ -84,15 +84,15 @@ pub enum Instruction {
     Replace {
         /// The slot to reuse.
         slot: Slot,
-        /// The line that held it, and is no longer resident.
+        /// The line that occupied the slot, and is no longer resident.
         victim: Key,
     },
 }
 
-/// Why an access was not cached.
+/// Reason why an access was not cached.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reason {
-    /// Estimated to be used less than the line it would replace.
+    /// Estimated to be used less than the line to be replaced.
     ColderThanVictim,
     /// Every line that could have made room is pinned by the engine.
     AllPinned,
@@ -132,14 +132,14 @@ pub struct Explanation {
     pub since: Nanos,
     /// The number of changes of the rule.
     pub changes: u64,
-    /// Each rule, and the share of recent accesses it would have missed.
+    /// Each rule, and the share of recent accesses that the rule would have missed.
     pub rules: Vec<(&'static str, f64)>,
 }
 
-/// A replacement policy, as the engine holds it: which resident line makes room.
+/// A replacement policy for the engine: the choice of the resident line that makes room.
 ///
-/// Usable as `Box<dyn Policy>` (one virtual call an access) or as a concrete
-/// type that the compiler inlines.
+/// Usable as `Box<dyn Policy>` (one virtual call an access) or as a concrete type that the compiler
+/// inlines.
 pub trait Policy {
     /// Records one access to `key` and returns the instruction.
     ///
@@ -157,8 +157,8 @@ pub trait Policy {
     /// Records an access; the slot if `key` is resident.
     fn touch(&mut self, key: Key, request: &Request) -> Option<Slot>;
 
-    /// The same for accesses that are hits and ask for little work; `None`, with
-    /// nothing recorded, for the others, of which `touch` is to hear.
+    /// As `touch`, for hits that need little work; `None`, with nothing recorded, for others: call
+    /// `touch` for them.
     #[inline]
     fn touch_common(&mut self, _key: Key, _request: &Request) -> Option<Slot> {
         None
@@ -167,27 +167,24 @@ pub trait Policy {
     /// Makes room for `key`, which is not resident.
     fn insert(&mut self, key: Key, request: &Request, pins: &dyn Pins) -> Instruction;
 
-    /// Where `key` is, without recording an access.
+    /// Returns the slot of `key`, without recording an access.
     fn peek(&self, key: Key) -> Option<Slot>;
 
     /// Forgets `key` and frees its slot, which is returned.
     fn remove(&mut self, key: Key) -> Option<Slot>;
 
-    /// Declares that `key` already occupies `slot`, as after a restart, that
-    /// `held` of it is there, and that it has the heat that [`Policy::export`]
-    /// gave it or the default if that is lost. Returns false, and changes nothing, if either is taken or
-    /// unusable. Counts as no access.
+    /// Declares that `key` already occupies `slot`, as after a restart, with the parts `held`, and
+    /// with the heat that [`Policy::export`] gave, or the default if that is lost. Returns false,
+    /// and changes nothing, if either is taken or unusable. Counts as no access.
     fn adopt(&mut self, key: Key, slot: Slot, heat: Heat, held: Parts) -> bool;
 
-    /// Visits every resident line once, with its heat, in the order in which
-    /// they are to be adopted after a restart: of lines of equal heat the one
-    /// unused for longest comes first.
+    /// Visits every resident line once, with its heat, in the order of adoption after a restart. Of
+    /// lines of equal heat the one unused for longest comes first.
     ///
-    /// A restart that forgets nothing: store the lines in this order and the
-    /// bytes of [`Policy::save`]; afterwards build a policy of the same name
-    /// and size, `restore` the bytes, `adopt` the lines in the stored order.
-    /// Lines that are no longer valid are left out. Another policy may adopt
-    /// them too: it uses the parts of the heat that it knows.
+    /// A restart that forgets nothing: store the lines in this order and the bytes of
+    /// [`Policy::save`]; afterwards build a policy of the same name and size, `restore` the bytes,
+    /// `adopt` the lines in the stored order. Lines that are no longer valid are left out. Another
+    /// policy may adopt them too: it uses the parts of the heat that it knows.
     fn export(&self, visit: &mut dyn FnMut(Key, Slot, Heat));
 
     /// Makes the slots `..total` exist; those added are free. Allocates.
@@ -197,11 +194,11 @@ pub trait Policy {
     /// them are forgotten: a device to be emptied is emptied beforehand.
     fn retire(&mut self, slots: Range<u32>);
 
-    /// Puts retired slots back in use, free. What depends on how many there are is
-    /// made again by each call: revive many at once.
+    /// Puts retired slots back in use, free. Each call rebuilds all that depends on their number:
+    /// revive many at once.
     fn revive(&mut self, slots: &[Range<u32>]);
 
-    /// Which slots exist, are free, are retired.
+    /// The slots: existing, free and retired ones.
     fn slots(&self) -> &Slots;
 
     /// Visits every resident line once, in no particular order.
@@ -210,8 +207,8 @@ pub trait Policy {
     /// Passes the time. Call at any steady pace, such as once a second.
     fn tick(&mut self, _now: Nanos) {}
 
-    /// The learnt state, for [`Policy::restore`] after a restart;
-    /// empty for a policy that learns nothing beyond which lines it holds.
+    /// The learnt state, for [`Policy::restore`] after a restart; empty for a policy that only
+    /// knows its present lines.
     fn save(&self) -> Vec<u8> {
         Vec::new()
     }
@@ -231,7 +228,7 @@ pub trait Policy {
     fn check(&self);
 }
 
-/// Apart, so that a hit of the common kind saves no registers for it.
+/// Apart, so that a hit of the common kind saves no registers for this call.
 #[inline(never)]
 fn access_fully<P: Policy + ?Sized>(
     policy: &mut P,

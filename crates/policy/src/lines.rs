@@ -37,7 +37,7 @@ struct Node {
     prev: u32,
     next: u32,
     slot: u32,
-    /// Its list or the last it was in, and above that the policy's own.
+    /// Number of its list or of its last one, and above that the policy's own bits.
     tag: u32,
 }
 
@@ -188,7 +188,7 @@ impl<I: Index> Lines<I> {
         id
     }
 
-    /// Forgets a node that is in no list, and frees its slot if it has one.
+    /// Forgets a node that is in no list, and frees its slot, if any.
     pub fn drop_node(&mut self, id: u32) -> Option<Slot> {
         let slot = self.take_slot(id);
         if let Some(slot) = slot {
@@ -269,7 +269,7 @@ impl<I: Index> Lines<I> {
         }
     }
 
-    /// Removes the oldest node of a list from it.
+    /// Removes the oldest node of a list.
     pub fn pop_back(&mut self, list: usize) -> Option<u32> {
         let id = self.back(list)?;
         self.unlink(id);

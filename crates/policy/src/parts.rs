@@ -1,7 +1,7 @@
-//! Which parts of a line an access touches, in sixteenths.
+//! The parts of a line that an access touches, in sixteenths.
 //!
-//! Exact for lines of up to 16 blocks; in longer ones a part counts as touched if any
-//! block of it is.
+//! Exact for lines of up to 16 blocks; in longer ones a part counts as touched if any of its blocks
+//! is.
 
 /// A bit for each sixteenth of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -27,10 +27,11 @@ impl Parts {
     pub const MAX: usize = u16::BITS as usize;
     /// All of the line.
     pub const WHOLE: Parts = Parts(u16::MAX);
-    /// Nothing of it.
+    /// No part.
     pub const NONE: Parts = Parts(0);
 
-    /// The parts that `count` blocks, one at least, from `first` on touch of a line of `1 << log` blocks.
+    /// The parts of a line of `1 << log` blocks that `count` blocks (at least one) from `first` on
+    /// touch.
     #[inline]
     pub fn of(first: u32, count: u32, log: u32) -> Parts {
         let (from, to) = if log <= LOG {
@@ -50,7 +51,7 @@ impl Parts {
         Parts(self.0 | other.0)
     }
 
-    /// True if all of `other` is in it.
+    /// True if `other` is a subset.
     #[inline]
     pub fn cover(self, other: Parts) -> bool {
         other.0 & !self.0 == 0
@@ -64,7 +65,7 @@ impl Parts {
     }
 }
 
-/// Of a line that is one block, any access touches all.
+/// An access touches all of a line of one block.
 impl Default for Parts {
     fn default() -> Parts {
         Parts::WHOLE

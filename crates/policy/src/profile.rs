@@ -1,9 +1,8 @@
-//! A stream of accesses in numbers from which the size of a pool follows: the
-//! miss-ratio curve, and the working set over time.
+//! The figures of a stream of accesses that determine the size of a pool: the miss-ratio curve, and
+//! the working set over time.
 //!
-//! A [`Profiler`] is fed from a trace or from a running volume and holds less
-//! than [`STATE_BYTES_MAX`], whatever the stream; a [`Profile`] is what it knows
-//! at one moment, as plain data.
+//! A [`Profiler`] is fed from a trace or from a running volume and holds less than
+//! [`STATE_BYTES_MAX`] for any stream; a [`Profile`] is its knowledge at one moment, as plain data.
 //!
 //! Not here: prices, latencies and opinions, which are the reader's.
 
@@ -114,22 +113,21 @@ fn sizes(unique: f64) -> impl Iterator<Item = u64> {
 pub struct Profile {
     /// Length of a line.
     pub line_bytes: u64,
-    /// Reads, counted once for each line they touch.
+    /// Reads, counted once for each line touched.
     pub reads: u64,
     /// Writes, counted alike.
     pub writes: u64,
-    /// From the first to the last tick; zero if there was none.
+    /// Seconds from the first to the last tick; zero if there was none.
     pub seconds: f64,
     /// Distinct lines, estimated.
     pub unique_lines: f64,
     /// The miss ratio that no size goes below.
     pub plateau: f64,
-    /// Of the parts of lines that were read, the share that was touched for the first time,
-    /// estimated.
+    /// Estimated share of the parts of lines read that were touched for the first time.
     #[serde(default)]
     pub first_reads: f64,
-    /// Of the distinct lines, those first seen in the last quarter of the time,
-    /// as a share, estimated; zero if there was no tick.
+    /// Estimated share of the distinct lines that were first seen in the last quarter of the time;
+    /// zero if there was no tick.
     pub late_share: f64,
     /// The curve, by rising size, up to the distinct lines.
     pub curve: Vec<Point>,

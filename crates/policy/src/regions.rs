@@ -19,8 +19,8 @@ pub struct Region {
     pub reads: u32,
     /// Writes of lines, alike.
     pub writes: u32,
-    /// When a line was last accessed, in seconds since the beginning of time as
-    /// it saw, plus one; zero if never.
+    /// Time of a line's last access, in seconds since the policy's beginning, plus one; zero if
+    /// never.
     pub last: u32,
 }
 
@@ -35,7 +35,7 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// For a volume of so many lines.
+    /// Regions of a volume of `lines` lines.
     pub fn new(lines: u64) -> Regions {
         let lines = lines.max(1);
         let shift = lines.div_ceil(REGIONS_MAX).next_power_of_two().ilog2();

@@ -8,8 +8,8 @@ pub const CHANCE_MIN: f32 = 0.12;
 /// Every policy that a pool may have.
 pub const POLICIES: [&str; 3] = ["auto", "auto-endurance", "lru"];
 
-/// Bytes of memory that the policy called `name` takes for each slot at most, with what it
-/// remembers of lines that are not resident.
+/// Most bytes of memory for each slot of the policy called `name`, with those for lines that are
+/// not resident.
 pub fn memory_per_slot(name: &str) -> u64 {
     match name {
         // A node and the index.
@@ -19,8 +19,8 @@ pub fn memory_per_slot(name: &str) -> u64 {
     }
 }
 
-/// The policy called `name` over any keys; `None` if there is none of that name. `seed` keys
-/// the hash index and any random choice.
+/// Builds the policy called `name` over any keys; `None` for an unknown name. `seed` keys the hash
+/// index and any random choice.
 pub fn build(name: &str, slots: u32, seed: u64) -> Option<Box<dyn Policy>> {
     Some(match name {
         "auto" => Box::new(Auto::<HashIndex>::new(seed, slots, 0.0)),

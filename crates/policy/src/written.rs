@@ -1,33 +1,33 @@
-//! A stream of writes and flushes in numbers from which follows what write-back would bring: how
-//! much is written, how often it is flushed, and what an origin of each speed would be owed.
+//! The figures of a stream of writes and flushes that determine the gain of write-back: bytes
+//! written, flushes, and the dirty data for an origin of each speed.
 //!
-//! For each of [`Backlog`]'s rates the backlog of an origin that takes so much is kept, as Lindley's
-//! recursion has it (Proc. Camb. Phil. Soc. 48, 1952): with `w` bytes written in a span of `t`
-//! seconds, `backlog = max(0, backlog + w - rate * t)`. So nothing has to be known of the origin
-//! while it is counted.
+//! For each of [`Backlog`]'s rates the backlog of an origin with that rate is kept, by Lindley's
+//! recursion (Proc. Camb. Phil. Soc. 48, 1952): with `w` bytes written in a span of `t` seconds,
+//! `backlog = max(0, backlog + w - rate * t)`. So no property of the origin has to be known
+//! meanwhile.
 //!
 //! Invariant: a write or a flush allocates nothing and reads no clock; `tick` passes the time.
 //!
-//! Not here: how soon blocks are overwritten, where they are, and opinions.
+//! Not here: the time to the overwrite of blocks, their places, and opinions.
 
 use block::Nanos;
 use serde::{Deserialize, Serialize};
 
 /// The unit of a log.
 const BLOCK_BYTES: u64 = 4096;
-/// The least rate of a backlog, in bytes a second, and how many there are to an octave.
+/// Least rate of a backlog, in bytes a second, and the number of rates in an octave.
 const RATE_MIN: f64 = 4096.0;
 const PER_OCTAVE: u32 = 4;
 const RATES: usize = 96;
-/// Dirty data is too much from half of the default `max_lag` on, in seconds.
+/// Seconds of dirty data from which writes are paced: half of the default `max_lag`.
 const PACED_S: f64 = 15.0;
-/// And writes are stopped from all of it on.
+/// Seconds of dirty data at which writes are stopped: the whole default `max_lag`.
 const STOPPED_S: f64 = 30.0;
-/// Writes are summed for so long at least.
+/// Shortest time over which writes are summed.
 const TICK: Nanos = Nanos::from_millis(900);
 /// Seconds of the longer of the busiest spans.
 const SPAN_SECONDS: usize = 30;
-/// Sizes of intervals: exact up to so many blocks, and then as many to an octave.
+/// Sizes of intervals: exact up to this number of blocks, then half as many an octave.
 const FINE: u64 = 16;
 const SIZES: usize = (FINE + FINE / 2 * 60) as usize;
 
@@ -43,22 +43,23 @@ pub struct Load {
 /// The dirty data of an origin of one speed.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Backlog {
-    /// Bytes a second that it takes.
+    /// Bytes a second that the origin takes.
     pub rate: f64,
-    /// Share of the bytes written while the dirty data exceeds the origin's rate times half of `max_lag`.
+    /// Share of the bytes written while the dirty data exceeds the origin's rate times half of
+    /// `max_lag`.
     pub paced_share: f64,
-    /// Share of the time in which it was.
+    /// Share of the time with such an excess.
     pub behind_share: f64,
-    /// The most that it was owed, in bytes, writes beyond what it takes within `max_lag` left out.
+    /// Most dirty data, in bytes, without writes beyond the origin's capacity within `max_lag`.
     pub owed_bytes_max: f64,
 }
 
 /// The figures at one moment.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Written {
-    /// From the first to the last tick; zero if there was none.
+    /// Seconds from the first to the last tick; zero if there was none.
     pub seconds: f64,
-    /// Of these, in which something was written.
+    /// Seconds of these with writes.
     pub active_seconds: f64,
     /// Writes; zeroes and discards are not among them.
     pub writes: u64,
@@ -72,13 +73,13 @@ pub struct Written {
     pub busiest_second: Load,
     /// The busiest 30 seconds.
     pub busiest_30_seconds: Load,
-    /// Intervals between flushes and forced writes, in which something was written.
+    /// Intervals between flushes and forced writes, with writes.
     pub intervals: u64,
-    /// 4 KiB blocks of them together.
+    /// 4 KiB blocks of all intervals together.
     pub interval_blocks: u64,
-    /// The median of their blocks: exact up to 16, and 12 % beyond.
+    /// Median of the intervals' blocks: exact up to 16, and to 12 % beyond.
     pub interval_blocks_median: u64,
-    /// By rising rate; those between which nothing changes are left out.
+    /// Backlogs by rising rate; equal neighbours are left out.
     pub backlogs: Vec<Backlog>,
 }
 
@@ -96,18 +97,18 @@ struct Queue {
     owed_max: f64,
 }
 
-/// Gathers it.
+/// Gathers the figures.
 #[derive(Debug)]
 pub struct Writes {
-    /// The first tick, the last that was as long as [`TICK`], and the last of all.
+    /// First tick, last tick as long as [`TICK`], and last tick.
     span: Option<(Nanos, Nanos, Nanos)>,
     active: Nanos,
     total: Sum,
-    /// Since the last tick.
+    /// Sum since the last tick.
     current: Sum,
     forced: u64,
     flushes: u64,
-    /// The ticks before, and how long each took.
+    /// Sums of earlier ticks, and the length of each.
     recent: [(Sum, Nanos); SPAN_SECONDS],
     ticks: usize,
     busiest_second: Load,
@@ -147,7 +148,7 @@ fn rate(number: usize) -> f64 {
     RATE_MIN * (number as f64 / f64::from(PER_OCTAVE)).exp2()
 }
 
-/// Where intervals of so many blocks are counted.
+/// Returns the place of intervals of `blocks` blocks in the counts.
 fn place(blocks: u64) -> usize {
     if blocks < FINE {
         return blocks as usize;
@@ -156,7 +157,7 @@ fn place(blocks: u64) -> usize {
     (u64::from(shift) * FINE / 2 + (blocks >> shift)) as usize
 }
 
-/// The least number of blocks that is counted there.
+/// Returns the least number of blocks counted at a place.
 fn least(place: usize) -> u64 {
     let (place, half) = (place as u64, FINE / 2);
     if place < FINE {
@@ -182,7 +183,7 @@ impl Load {
 }
 
 impl Writes {
-    /// A write of so many bytes.
+    /// Counts a write of `bytes` bytes.
     #[inline]
     pub fn write(&mut self, bytes: u64, forced: bool) {
         self.current.writes += 1;
@@ -194,7 +195,7 @@ impl Writes {
         }
     }
 
-    /// A flush.
+    /// Counts a flush.
     #[inline]
     pub fn flush(&mut self) {
         self.flushes += 1;
@@ -210,7 +211,7 @@ impl Writes {
         }
     }
 
-    /// Passes the time, such as once a second; calls in between sum nothing. The first begins.
+    /// Passes the time, such as once a second; calls in between sum nothing. The first call begins.
     pub fn tick(&mut self, now: Nanos) {
         let (first, last, _) = self.span.unwrap_or((now, now, now));
         let took = now.since(last);
@@ -235,7 +236,7 @@ impl Writes {
         }
     }
 
-    /// The last ticks, up to 30 s.
+    /// Returns the load of the last ticks, up to 30 s.
     fn span(&self) -> Load {
         let (mut sum, mut span) = (Sum::default(), Nanos::ZERO);
         for back in 1..=self.ticks.min(SPAN_SECONDS) {
@@ -306,7 +307,8 @@ impl Writes {
 }
 
 impl Queue {
-    /// So much was written in a span of so many seconds, at whose end it had all come.
+    /// Passes a span of `seconds` seconds, in which `bytes` bytes were written, all of them before
+    /// its end.
     fn pass(&mut self, rate: f64, bytes: f64, seconds: f64) {
         let came = self.owed + bytes;
         if came >= rate * PACED_S {
@@ -399,7 +401,7 @@ mod tests {
         let enough = of(f64::from(1 << 20));
         assert_eq!((enough.paced_share, enough.behind_share), (0.0, 0.0));
         assert_eq!(enough.owed_bytes_max, f64::from(1 << 20));
-        // It takes a half: behind once 15 s of it are owed, after 15 s.
+        // The origin takes a half: behind once 15 s of dirty data exist, after 15 s.
         let half = of(f64::from(1 << 19));
         assert!((half.behind_share - 0.985).abs() < 0.002, "{half:?}");
         assert!((half.paced_share - 0.985).abs() < 0.002, "{half:?}");

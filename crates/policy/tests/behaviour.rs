@@ -1,5 +1,5 @@
-//! What the default promises beyond the invariants: scans do not flush the hot
-//! set, a working set that moves is followed, and lines have the time to fill.
+//! The promises of the default beyond the invariants: scans do not flush the hot set, a working set
+//! that moves is followed, and lines have the time to fill.
 
 use policy::{Instruction, Key, Parts, Policy, Request, Unpinned, registry};
 
@@ -81,8 +81,8 @@ fn a_working_set_that_moves_is_followed() {
     assert!(accesses < len * 10, "{accesses}");
 }
 
-/// A pool that gets its devices after it was made, as the engine's does, is no
-/// worse than one made at its size; nor is one that was larger and shrank.
+/// A pool that gets its devices after its creation, as the engine's does, is no worse than one made
+/// at its size; nor is a pool that was larger and shrank.
 #[test]
 fn a_pool_may_grow_and_shrink() {
     let hit_ratio = |mut load: Load| {
@@ -117,12 +117,13 @@ fn a_pool_may_grow_and_shrink() {
     assert!(grown > built - 0.02 && shrunk > built - 0.02);
 }
 
-/// A pool whose lines are filled by what is read of them, in eighths.
+/// A pool of lines that reads fill, in eighths.
 struct Filled {
     load: Load,
-    /// What each slot holds of its line.
+    /// Parts of its line in each slot.
     held: Vec<Parts>,
-    /// Whether the policy hears what a read touches; else it takes it for the whole line.
+    /// True if the policy hears of the parts that a read touches; otherwise each read counts for
+    /// the whole line.
     in_parts: bool,
 }
 
@@ -135,7 +136,8 @@ impl Filled {
         }
     }
 
-    /// Reads a random eighth of a random line of `from .. from + len`; whether it was there.
+    /// Reads a random eighth of a random line of `from .. from + len`. Returns true if the part was
+    /// there.
     fn read(&mut self, from: u64, len: u64) -> bool {
         let state = self.load.state.wrapping_mul(6_364_136_223_846_793_005);
         self.load.state = state.wrapping_add(1);
@@ -162,8 +164,8 @@ impl Filled {
     }
 }
 
-/// Of three pools of lines, each read as often as the others, a third can be found, once those
-/// that are there are left to fill.
+/// Of the lines of three pools, each read as often as the others, the pool can hold a third, if its
+/// lines are left to fill.
 #[test]
 fn lines_that_fill_stay() {
     let found = |in_parts| {
@@ -178,7 +180,7 @@ fn lines_that_fill_stay() {
     assert!(in_parts > 0.28 && whole < 0.2, "{in_parts} {whole}");
 }
 
-/// What is full gives way to what is empty but used.
+/// Full lines without use make room for empty ones in use.
 #[test]
 fn full_lines_out_of_use_make_room() {
     let mut pool = Filled::new(true);

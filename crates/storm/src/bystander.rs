@@ -1,4 +1,4 @@
-//! What lies beside the devices, and is to stay as it is.
+//! Files beside the devices, which have to stay unchanged.
 
 use crate::bytes::{Part, SECTOR};
 use crate::plan::{BYSTANDER_MIB, BYSTANDERS};
@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// The number of the first one's stamps.
+/// Volume number in the stamps of the first bystander.
 const FIRST: u8 = 200;
 
 /// A file with stamps of its own.
@@ -16,7 +16,7 @@ pub struct Bystander {
 }
 
 impl Bystander {
-    /// Makes all of them.
+    /// Makes all bystanders.
     pub fn all(back: &Path) -> io::Result<Vec<Bystander>> {
         let numbered = (FIRST..).zip(BYSTANDERS);
         let made = numbered.map(|(number, name)| {
@@ -28,7 +28,7 @@ impl Bystander {
         made.collect()
     }
 
-    /// Whether it is as it was.
+    /// Fails if the file has changed.
     pub fn check(&self, back: &Path) -> Result<(), String> {
         let bytes = fs::read(back.join(self.name)).map_err(|error| error.to_string())?;
         let checked = self.part.check(0, &bytes);

@@ -1,9 +1,9 @@
-//! What each sector of a client's part may hold, by what was acknowledged. It shares no code with
-//! the engine, nor with the models of the campaigns.
+//! The possible contents of each sector of a client's part, by the acknowledged writes. The model
+//! shares no code with the engine, nor with the models of the campaigns.
 //!
 //! Invariants:
 //!     a sector without an entry in `doubt` holds `held`
-//!     a write that was not acknowledged leaves several versions possible until `pin` has read them
+//!     a write without acknowledgement leaves several versions possible until `pin` has read them
 //!     a part is written by one client, which waits for each answer
 
 use std::collections::BTreeMap;
@@ -12,18 +12,18 @@ use std::ops::Range;
 /// The unit of the model.
 pub const SECTOR: usize = 512;
 
-/// What a sector holds: zeroes, or the number of a write.
+/// Contents of a sector: zeroes, or the number of a write.
 pub type Version = u32;
 const ZEROES: Version = 0;
 
-/// The part of a volume that one client has.
+/// The part of a volume for one client.
 pub struct Part {
     volume: u8,
     first: u64,
     held: Vec<Version>,
-    /// What sectors may hold beside `held`, and whether a write to them was not acknowledged.
+    /// Possible contents of sectors with several versions, and whether a write to them failed.
     doubt: BTreeMap<u64, Doubt>,
-    /// What sectors held that were written since the last flush.
+    /// Earlier contents of sectors that were written since the last flush.
     unflushed: BTreeMap<u64, Vec<Version>>,
     losses: u64,
     last: Version,
@@ -50,7 +50,7 @@ fn fill(bytes: &mut [u8], volume: u8, sector: u64, version: Version) {
     }
 }
 
-/// Which write of that sector left these bytes; `None` if none did.
+/// Returns the write of that sector that left these bytes; `None` if none did.
 fn version_of(bytes: &[u8], volume: u8, sector: u64) -> Option<Version> {
     if bytes.iter().all(|byte| *byte == 0) {
         return Some(ZEROES);
@@ -62,7 +62,7 @@ fn version_of(bytes: &[u8], volume: u8, sector: u64) -> Option<Version> {
 }
 
 impl Part {
-    /// The sectors `sectors` of a volume of this number, which hold zeroes.
+    /// The sectors `sectors` of the volume of this number, which hold zeroes.
     pub fn new(volume: u8, sectors: Range<u64>) -> Part {
         Part {
             volume,
@@ -75,12 +75,12 @@ impl Part {
         }
     }
 
-    /// Its sectors.
+    /// Sectors of the part.
     pub fn sectors(&self) -> Range<u64> {
         self.first..self.first + self.held.len() as u64
     }
 
-    /// Has all of it written; its bytes.
+    /// Writes the whole part in the model. Returns its bytes.
     pub fn fill(&mut self) -> Vec<u8> {
         let sectors = self.sectors();
         let (version, bytes) = self.write(&sectors);
@@ -89,7 +89,7 @@ impl Part {
         bytes
     }
 
-    /// Begins a write of these sectors; its bytes.
+    /// Begins a write of these sectors. Returns its version and bytes.
     pub fn write(&mut self, sectors: &Range<u64>) -> (Version, Vec<u8>) {
         self.last += 1;
         let version = self.last;
@@ -118,14 +118,14 @@ impl Part {
         }
     }
 
-    /// The write of `version` was acknowledged, or was not.
+    /// Ends the write of `version`, acknowledged or not.
     pub fn end(&mut self, sectors: &Range<u64>, version: Version, acknowledged: bool) {
         for sector in sectors.clone() {
             let Some(doubt) = self.doubt.get_mut(&sector) else {
                 continue;
             };
             doubt.failed |= !acknowledged;
-            // What failed before may land over it yet.
+            // An earlier write that failed may still land over this one.
             if !doubt.failed {
                 let held = &mut self.held[(sector - self.first) as usize];
                 self.unflushed.entry(sector).or_default().push(*held);
@@ -135,13 +135,13 @@ impl Part {
         }
     }
 
-    /// What was acknowledged of these sectors is durable.
+    /// Notes that acknowledged writes of these sectors are durable.
     pub fn flushed(&mut self, sectors: Range<u64>) {
         self.unflushed.retain(|sector, _| !sectors.contains(sector));
     }
 
-    /// The origin has lost what was not flushed so many times by now: that may be lost, and what is
-    /// being written.
+    /// Takes the origin's losses into the model, by their number so far: unflushed writes and
+    /// writes in flight may be lost.
     pub fn forget(&mut self, losses: u64) {
         if std::mem::replace(&mut self.losses, losses) == losses {
             return;
@@ -159,7 +159,7 @@ impl Part {
         }
     }
 
-    /// Whether these bytes may be read from `first` on; else what is wrong.
+    /// Fails if these bytes may not be read from `first` on.
     pub fn check(&self, first: u64, bytes: &[u8]) -> Result<(), String> {
         for (sector, chunk) in (first..).zip(bytes.chunks_exact(SECTOR)) {
             let found = version_of(chunk, self.volume, sector);
@@ -177,7 +177,7 @@ impl Part {
         Ok(())
     }
 
-    /// As [`Part::check`]; and what was read is all that may be there from now on.
+    /// As [`Part::check`]; then the bytes read are the only possible contents.
     pub fn pin(&mut self, first: u64, bytes: &[u8]) -> Result<(), String> {
         self.check(first, bytes)?;
         for (sector, chunk) in (first..).zip(bytes.chunks_exact(SECTOR)) {

@@ -1,28 +1,28 @@
-//! Faults that a storm has to find, which are no faults of the daemon.
+//! Faults that a storm has to find, and that are not the daemon's.
 
 /// A fault that a storm has to find.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Canary {
     /// The origin of a volume loses writes that it acknowledges.
     LostWrite,
-    /// The daemon answers nobody, and nobody has paused it.
+    /// The daemon answers no request, although no pause is known.
     LateReport,
-    /// What lies beside the devices is written.
+    /// A file beside the devices is written.
     Bystander,
-    /// A section is written into the configuration that is none.
+    /// An unknown section is written into the configuration.
     Configuration,
     /// The daemon dies.
     Death,
-    /// An origin does not answer, and nobody knows.
+    /// An origin does not answer, although no fault is known.
     Silence,
-    /// An origin holds what nobody has written.
+    /// An origin has bytes that no client has written.
     Rot,
-    /// A device fails, and what the daemon says of it is not kept.
+    /// A device fails, and the daemon's messages are discarded.
     Unsaid,
 }
 
 impl Canary {
-    /// All of them, by name.
+    /// All canaries, by name.
     pub const ALL: [(&'static str, Canary); 8] = [
         ("lost-write", Canary::LostWrite),
         ("late-report", Canary::LateReport),

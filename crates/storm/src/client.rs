@@ -10,30 +10,30 @@ use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-/// Sectors of the longest request, and of one when all is read.
+/// Sectors of the longest request, and of a request when all data is read.
 const LONGEST: u64 = 64;
 const PIECE: u64 = 256;
-/// How long a client pauses after some requests at the most, in milliseconds: what storms are for
-/// are the devices, not the processors.
+/// Longest pause of a client after some requests, in milliseconds: storms test devices, not
+/// processors.
 const PAUSE: u64 = 60;
-/// How long a client rests when there is no daemon, and after a failure.
+/// Rest of a client without a daemon, and after a failure.
 const REST: Duration = Duration::from_millis(20);
 
-/// One client.
+/// A client.
 pub struct Client<'a> {
-    /// Where volumes are served.
+    /// Socket of the volumes.
     pub socket: &'a Path,
-    /// Its volume, and the number of that.
+    /// Volume of the client.
     pub volume: &'a str,
-    /// See `volume`.
+    /// Number of the volume.
     pub number: usize,
-    /// The weather.
+    /// Present troubles.
     pub weather: &'a Weather,
-    /// What is found.
+    /// Results of the storm.
     pub found: &'a Found,
 }
 
-/// Why a client cannot go on with its connection.
+/// End of a client's connection.
 struct Ended;
 
 impl Client<'_> {
@@ -55,7 +55,7 @@ impl Client<'_> {
         }
     }
 
-    /// Reads all of `part`, in which each sector is one version then.
+    /// Reads the whole `part`, after which the model has one version of each sector.
     pub fn pin(&self, part: &mut Part) {
         let Some(mut connection) = self.connect() else {
             return;
@@ -74,7 +74,7 @@ impl Client<'_> {
         }
     }
 
-    /// Asks this and that until clients are to end.
+    /// Sends random requests until clients are to end.
     pub fn run(&self, part: &mut Part, rng: &mut Rng) {
         while self.goes_on() {
             let Some(mut connection) = self.connect() else {
@@ -89,7 +89,7 @@ impl Client<'_> {
         }
     }
 
-    /// Asks this and that, so many times.
+    /// Sends `steps` random requests.
     pub fn steps(&self, part: &mut Part, rng: &mut Rng, steps: usize) {
         let Some(mut connection) = self.connect() else {
             return;
@@ -152,12 +152,12 @@ impl Client<'_> {
         }
     }
 
-    /// Has the model lose what the origin may have lost since it was last asked.
+    /// Takes the losses of the origin since the last call into the model.
     fn forget(&self, part: &mut Part) {
         part.forget(self.weather.volumes[self.number].forgotten.load(SeqCst));
     }
 
-    /// What is there; `None` if that failed rightly.
+    /// Reads sectors; `None` if the read rightly failed.
     fn read(
         &self,
         connection: &mut Connection,
@@ -168,7 +168,7 @@ impl Client<'_> {
         Ok(done.then_some(bytes))
     }
 
-    /// Whether it was done.
+    /// Sends a request. Returns true if it was done.
     fn ask(
         &self,
         connection: &mut Connection,
@@ -184,7 +184,7 @@ impl Client<'_> {
         match answer {
             Ok(0) => Ok(true),
             Ok(number) => {
-                // The loss of what an origin had acknowledged is reported by a later flush.
+                // A later flush reports the loss of acknowledged writes by the origin.
                 let reported = verb == Verb::Flush || fua;
                 let excused = match reported {
                     true => self.found.origin_failed(self.number),
@@ -216,7 +216,7 @@ impl Client<'_> {
     }
 }
 
-/// Some sectors of a part; most of them in an eighth of it, so that there are hits.
+/// Draws sectors of a part; half of the draws are in an eighth of the part, for hits.
 fn draw(part: &Part, rng: &mut Rng) -> Range<u64> {
     let all = part.sectors();
     let length = rng.u64(1..=LONGEST);
@@ -226,7 +226,7 @@ fn draw(part: &Part, rng: &mut Rng) -> Range<u64> {
     };
     let first = all.start + rng.u64(..room - length);
     match rng.u8(..4) {
-        // Not on whole blocks.
+        // Not aligned to blocks.
         0 => first..first + length,
         _ => {
             let first = (first / 8 * 8).max(all.start);

@@ -1,11 +1,11 @@
-//! Rules by which files fail, hang, answer late, or refuse changes, which change while the files
-//! are used.
+//! Rules by which files fail, hang, answer late, or refuse changes. The rules change while the
+//! files are used.
 //!
-//! Not here: transfers that fall short. Of a FUSE file that answers half of a direct read, io_uring of
-//! Linux 6.18 gives wrong bytes and the whole length; `fio --ioengine=io_uring --verify` meets it too.
+//! Not here: short transfers. If a FUSE file answers half of a direct read, io_uring of Linux 6.18
+//! gives wrong bytes and the whole length; `fio --ioengine=io_uring --verify` meets that too.
 //!
-//! Invariant: requests that a rule has held up are done once the rule is gone, in their order, but
-//! for those that are lost on purpose.
+//! Invariant: requests held up by a rule are done once the rule is gone, in their order, except
+//! those that are lost on purpose.
 
 use fuser::Errno;
 use std::collections::HashMap;
@@ -13,41 +13,41 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Of so many writes to what forgets one is forgotten.
+/// One in this number of writes to a forgetting file is forgotten.
 const FORGOTTEN: u64 = 16;
 
-/// What is asked of a file.
+/// Operations on a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verb {
-    /// Bytes are read.
+    /// Reads bytes.
     Read,
-    /// Bytes are written.
+    /// Writes bytes.
     Write,
-    /// What was written is made durable.
+    /// Makes writes durable.
     Flush,
-    /// It is opened, made, renamed or removed.
+    /// Opens, makes, renames or removes the file.
     Name,
 }
 
-/// What becomes of it.
+/// Effect of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// It fails, with this error number.
+    /// The operation fails with this error number.
     Fail(i32),
-    /// It is not answered while the rule is there.
+    /// The operation is not answered while the rule holds.
     Hang,
-    /// It is answered so much later.
+    /// The operation is answered later by this time.
     Late(Duration),
-    /// One write of sixteen is acknowledged and not done: no device that is to be survived.
+    /// One write of sixteen is acknowledged and not done. No such device has to be survived.
     Forget,
 }
 
-/// What becomes of whatever is asked by one of these verbs.
+/// A rule for operations.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
-    /// By which verbs.
+    /// Operations under the rule.
     pub verbs: Vec<Verb>,
-    /// What becomes of it.
+    /// Effect on them.
     pub effect: Effect,
 }
 
@@ -55,11 +55,11 @@ type Work = Box<dyn FnOnce(Result<(), Errno>) + Send>;
 
 #[derive(Default)]
 struct Rules {
-    /// By the names of files and folders of the folder itself.
+    /// Rules by the names of files and folders directly in the folder.
     rules: HashMap<String, Rule>,
-    /// What hangs, by the same names.
+    /// Operations that hang, by the same names.
     held: Vec<(String, Work)>,
-    /// How often a rule took effect.
+    /// Number of times that rules took effect.
     met: HashMap<String, u64>,
 }
 
@@ -72,13 +72,14 @@ impl Devil {
         self.0.lock().expect("no panic under this lock")
     }
 
-    /// Has the file or folder `name` follow `rule`, or none.
+    /// Sets the rule of the file or folder `name`; `None` removes the rule.
     pub fn set(&self, name: &str, rule: Option<Rule>) {
         let free = self.replace(name, rule);
         free.into_iter().for_each(|work| work(Ok(())));
     }
 
-    /// Takes the rule of `name` away, and loses the requests that it has held up; whether there were any.
+    /// Removes the rule of `name`, and loses the operations that the rule has held up. Returns true
+    /// if there were any.
     pub fn lose(&self, name: &str) -> bool {
         let lost = self.replace(name, None);
         let is_any = !lost.is_empty();
@@ -86,7 +87,7 @@ impl Devil {
         is_any
     }
 
-    /// Replaces the rule of `name`; returns the requests that it has held up.
+    /// Replaces the rule of `name`. Returns the operations that the old rule has held up.
     fn replace(&self, name: &str, rule: Option<Rule>) -> Vec<Work> {
         let mut rules = self.rules();
         rules.rules.remove(name);
@@ -97,18 +98,18 @@ impl Devil {
         free.into_iter().map(|(_, work)| work).collect()
     }
 
-    /// No rule is left.
+    /// Removes all rules.
     pub fn clear(&self) {
         let names: Vec<String> = self.rules().rules.keys().cloned().collect();
         names.iter().for_each(|name| self.set(name, None));
     }
 
-    /// How often rules took effect, by what they do.
+    /// Returns the number of times that rules took effect, by kind.
     pub fn met(&self) -> HashMap<String, u64> {
         self.rules().met.clone()
     }
 
-    /// What becomes of `verb` on a path; what hangs is done by `work` later.
+    /// Returns the effect on `verb` for a path, and counts it.
     pub fn judge(&self, path: &Path, verb: Verb) -> Option<(String, Effect)> {
         let name = path.components().next()?.as_os_str().to_str()?.to_owned();
         let mut rules = self.rules();
@@ -127,7 +128,7 @@ impl Devil {
         Some((name, effect))
     }
 
-    /// Whether this write is forgotten.
+    /// Returns true if this write is to be forgotten.
     pub fn forgets(&self, path: &Path) -> bool {
         let Some(name) = path.to_str() else {
             return false;
@@ -142,7 +143,7 @@ impl Devil {
         writes.is_multiple_of(FORGOTTEN)
     }
 
-    /// Does `work` as the rules have it: with an error, half, later, or as it is.
+    /// Does `work` by the rules: with an error, later, or at once.
     pub fn run(
         &self,
         path: &Path,
@@ -160,7 +161,7 @@ impl Devil {
             }
             Some((name, Effect::Hang)) => {
                 let mut rules = self.rules();
-                // It may have gone just now.
+                // The rule may have been removed just now.
                 if rules.rules.contains_key(&name) {
                     rules.held.push((name, Box::new(work)));
                 } else {

@@ -1,11 +1,11 @@
-//! An NBD server, whose one export is a device of the daemon: it forgets what was not flushed, is
-//! late, and serves another's data in its place.
+//! An NBD server with one export, a device of the daemon: the server forgets unflushed writes, is
+//! late, and serves foreign data in place of its own.
 //!
 //! Invariants:
-//!     what was flushed, or written durably, is in its file
-//!     of a connection that was ended nothing is carried out any more
+//!     flushed and forced writes are in its file
+//!     requests of an ended connection are not carried out
 //!
-//! Not here: what becomes of single requests (`devil`); more than the handshake of old clients.
+//! Not here: rules for single requests (`devil`); more than the handshake of old clients.
 
 use crate::devil::{Devil, Verb};
 use std::collections::BTreeMap;
@@ -25,25 +25,25 @@ const OPTION_REPLY: u64 = 0x0003_e889_0455_65a9;
 const EXPORT_NAME: u32 = 1;
 const ABORT: u32 = 2;
 const UNSUPPORTED: u32 = 0x8000_0001;
-/// Flags, flush, force unit access and zeroes.
+/// Transmission flags: flags are sent; flush, force unit access and zeroes are supported.
 const FEATURES: u16 = 1 | 4 | 8 | 64;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const REPLY_MAGIC: u32 = 0x6744_6698;
 const FUA: u16 = 1;
 const SECTOR: usize = 512;
-/// The longest write that is forgotten.
+/// Longest write that can be forgotten.
 const CACHED_MAX: usize = 1 << 20;
-/// How often it is looked for clients.
+/// Interval of checks for clients.
 const LOOK: Duration = Duration::from_millis(5);
 
 struct State {
     listens: bool,
     over: bool,
-    /// Raised whenever connections are ended.
+    /// Number that is raised whenever connections are ended.
     incarnation: u64,
-    /// Another's data, which is served in its place.
+    /// File with foreign data, which is served in place of the export's own.
     other: Option<File>,
-    /// What was written and not flushed.
+    /// Sectors that were written and not flushed.
     cache: BTreeMap<u64, [u8; SECTOR]>,
     clients: Vec<UnixStream>,
 }
@@ -63,7 +63,7 @@ pub struct Export {
 }
 
 impl Export {
-    /// Serves the file `name` of the folder `back`, as the rules of `devil` have it.
+    /// Serves the file `name` of the folder `back`, by the rules of `devil`.
     pub fn new(name: &str, back: &Path, socket: PathBuf, devil: &Devil) -> io::Result<Export> {
         let path = back.join(name);
         let server = Arc::new(Server {
@@ -90,29 +90,29 @@ impl Export {
         })
     }
 
-    /// Its name.
+    /// Name of the export.
     pub fn name(&self) -> &str {
         &self.server.name
     }
 
-    /// Ends all connections, and takes none until [`Export::begin`].
+    /// Ends all connections, and refuses new ones until [`Export::begin`].
     pub fn end(&self) {
         let mut state = self.server.state();
         state.listens = false;
         state.disconnect();
     }
 
-    /// Takes connections again.
+    /// Accepts connections again.
     pub fn begin(&self) {
         self.server.state().listens = true;
     }
 
-    /// Loses what was written and not flushed; whether that was anything.
+    /// Loses unflushed writes. Returns true if there were any.
     pub fn forget(&self) -> bool {
         !std::mem::take(&mut self.server.state().cache).is_empty()
     }
 
-    /// Serves this file of another in its place, or its own again.
+    /// Serves a foreign file in place of its own; `None` serves its own again.
     pub fn swap(&self, other: Option<&Path>) -> io::Result<()> {
         let open = |path: &Path| File::options().read(true).write(true).open(path);
         let other = other.map(open).transpose()?;
@@ -122,7 +122,7 @@ impl Export {
         Ok(())
     }
 
-    /// Makes its file what its clients have written.
+    /// Writes all data of its clients to its file.
     pub fn flush(&self) -> io::Result<()> {
         self.server.flush(&mut self.server.state())
     }
@@ -145,13 +145,13 @@ impl State {
     fn disconnect(&mut self) {
         self.incarnation += 1;
         for client in self.clients.drain(..) {
-            // It may have gone.
+            // The client may be gone.
             let _ = client.shutdown(Shutdown::Both);
         }
     }
 }
 
-/// A request, but for what it writes.
+/// A request without its data.
 struct Asked {
     flags: u16,
     verb: u16,
@@ -179,7 +179,7 @@ impl Server {
                 (None, true) => listener = self.listen(),
                 (Some(_), false) => {
                     listener = None;
-                    // A socket that nobody listens on is refused as well.
+                    // A socket without a listener refuses connections as well.
                     let _ = fs::remove_file(&self.socket);
                 }
                 _ => {}
@@ -193,7 +193,7 @@ impl Server {
             state.clients.extend(stream.try_clone());
             drop(state);
             let server = self.clone();
-            // It ends with its connection.
+            // The thread ends with its connection.
             thread::spawn(move || drop(server.serve(stream, incarnation)));
         }
     }
@@ -242,7 +242,7 @@ impl Server {
         }
     }
 
-    /// Whether a client has come so far that it asks.
+    /// Negotiates with a client. Returns true if requests follow.
     fn greet(&self, stream: &mut UnixStream) -> io::Result<bool> {
         let mut hello = GREETING.to_be_bytes().to_vec();
         hello.extend(OPTION_MAGIC.to_be_bytes());
@@ -280,7 +280,7 @@ impl Server {
         }
     }
 
-    /// Carries out what was asked, unless its connection was ended.
+    /// Carries out a request, unless its connection was ended.
     fn answer(
         &self,
         asked: &Asked,
@@ -307,11 +307,11 @@ impl Server {
         reply.extend(asked.handle);
         reply.extend(bytes);
         let mut out = out.lock().expect("no panic under this lock");
-        // The client may have gone.
+        // The client may be gone.
         let _ = out.write_all(&reply);
     }
 
-    /// What is answered beside success.
+    /// Carries out a request, and returns the data for the answer.
     fn carry_out(&self, state: &mut State, asked: &Asked, bytes: Vec<u8>) -> io::Result<Vec<u8>> {
         let bytes = match asked.verb {
             0 => return self.read(state, asked),
@@ -332,7 +332,7 @@ impl Server {
         }
         let first = asked.offset / SECTOR as u64;
         if bytes.len() > CACHED_MAX {
-            // Too much to remember; a server may write sooner than it has to.
+            // Too large for the cache; a server may write sooner than required.
             let end = first + (bytes.len() / SECTOR) as u64;
             state
                 .cache

@@ -1,4 +1,4 @@
-//! What becomes of devices, state and configuration while no daemon runs.
+//! Changes of devices, state and configuration while no daemon runs.
 
 use crate::plan::{BACK, LOGS, STATE, one};
 use crate::world::World;
@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-/// What may become of them.
+/// Classes of such changes.
 pub const CLASSES: [&str; 13] = [
     "a device of a pool comes back blank",
     "a device of a pool comes back as it was",
@@ -25,7 +25,7 @@ pub const CLASSES: [&str; 13] = [
     "a member comes back cut short",
 ];
 
-/// Bytes of a piece of an image; one of zeroes takes no space.
+/// Bytes of a piece of an image; a piece of zeroes takes no space.
 const PIECE: usize = 64 << 10;
 
 impl World<'_> {
@@ -37,7 +37,7 @@ impl World<'_> {
         self.machine.folder.join(format!("{name}.old"))
     }
 
-    /// Has a few things happen.
+    /// Makes a few changes.
     pub fn fates(&self, rng: &mut Rng) -> io::Result<()> {
         self.exports.iter().try_for_each(|export| export.flush())?;
         self.restore_sizes()?;
@@ -81,7 +81,7 @@ impl World<'_> {
         self.take_images(rng)
     }
 
-    /// Takes images of devices that may come back as they were, in a later life.
+    /// Takes images of devices, which may come back in that state in a later life.
     fn take_images(&self, rng: &mut Rng) -> io::Result<()> {
         let arrays = self.plan.arrays.iter();
         let mut names: Vec<String> = arrays
@@ -111,7 +111,7 @@ impl World<'_> {
         self.found.met(class);
     }
 
-    /// What a device held before it was cut short.
+    /// Path of a device's contents before it was cut short.
     fn whole(&self, name: &str) -> PathBuf {
         self.machine.folder.join(format!("{name}.whole"))
     }
@@ -120,7 +120,7 @@ impl World<'_> {
         self.plan.device(name).map_or(0, |device| device.mib << 20)
     }
 
-    /// What was cut short has its size again, and what was there.
+    /// Gives devices that were cut short their size and contents again.
     pub fn restore_sizes(&self) -> io::Result<()> {
         for device in &self.plan.devices {
             let file = File::options().write(true).open(self.file(&device.name))?;
@@ -133,7 +133,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The device comes back blank, cut short, or as it was some lives ago.
+    /// Brings the device back blank, cut short, or with its contents of some lives ago.
     fn come_back(&self, rng: &mut Rng, class: &str, name: &str) -> io::Result<()> {
         let (file, image) = (self.file(name), self.image(name));
         let length = self.length(name);
@@ -155,7 +155,7 @@ impl World<'_> {
         }
         self.meet(class, name);
         self.found.blame(name);
-        // The file itself stays, and so its inode.
+        // The file itself stays, with its inode.
         let bytes = fs::read(image)?;
         let file = File::options().write(true).open(file)?;
         file.write_all_at(&bytes, 0)
@@ -172,7 +172,7 @@ impl World<'_> {
         write(other, &of_one)
     }
 
-    /// Exchanges the victim of an array and another member, which costs it nothing.
+    /// Exchanges the victim of an array and another member, which costs the array nothing.
     fn exchange_members(&self, array: &'static str, other: &str) -> io::Result<()> {
         let victim = self.standing.victim(array);
         if let Some(victim) = victim.filter(|victim| victim != other)
@@ -185,7 +185,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Exchanges the victims of two arrays, which each does without.
+    /// Exchanges the victims of two arrays, both of which do without.
     fn exchange_arrays(&self) -> io::Result<()> {
         if let [.., one, other] = &self.plan.arrays[..]
             && let (Some(a), Some(b)) = (
@@ -212,7 +212,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A volume that has left write-back is to be written back again.
+    /// Configures write-back again for a volume that has left it.
     fn write_back_again(&self) -> io::Result<()> {
         let name = format!("name = \"{}\"\n", self.plan.volumes[BACK].name);
         let mut texts = self.machine.texts()?.into_iter();

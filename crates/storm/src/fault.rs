@@ -6,10 +6,10 @@ use crate::standing::Standing;
 use fastrand::Rng;
 use std::time::Duration;
 
-/// What is at fault.
+/// Targets of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// The origin of a volume, whose clients see it.
+    /// The origin of a volume; the volume's clients see the fault.
     Origin,
     /// A member of an array.
     Member,
@@ -19,13 +19,13 @@ pub enum Target {
     Log,
     /// The journal of write-back.
     Journal,
-    /// What the daemon remembers.
+    /// The daemon's state.
     State,
     /// The folder of its configuration.
     Configuration,
 }
 
-/// What devices do wrong.
+/// Effects of faults.
 const EFFECTS: [Effect; 5] = [
     Effect::Fail(libc::EIO),
     Effect::Fail(libc::ENOSPC),
@@ -34,19 +34,19 @@ const EFFECTS: [Effect; 5] = [
     Effect::Late(Duration::from_millis(200)),
 ];
 
-/// A fault of a device, and for how long.
+/// A fault of a device, and its duration.
 pub struct Fault {
-    /// Of what.
+    /// Kind of the device.
     pub target: Target,
-    /// Its name.
+    /// Name of the device.
     pub name: String,
-    /// What it does.
+    /// Rule that the device follows.
     pub rule: Rule,
-    /// How long.
+    /// Duration.
     pub time: Duration,
 }
 
-/// Every fault there may be.
+/// Every class of faults.
 pub fn classes() -> Vec<String> {
     let targets = [
         Target::Origin,
@@ -69,7 +69,7 @@ fn class(target: Target, effect: &Effect) -> String {
 }
 
 impl Fault {
-    /// Draws one, of what `standing` says may be at fault.
+    /// Draws a fault of a device that `standing` allows to be at fault.
     pub fn draw(rng: &mut Rng, plan: &Plan, standing: &Standing) -> Fault {
         let mut targets: Vec<(Target, String)> = standing
             .victims()
@@ -93,7 +93,7 @@ impl Fault {
         Fault::of(rng, target, name)
     }
 
-    /// Draws one of what may be at fault while a daemon starts, which it has to start without.
+    /// Draws a fault for the start of a daemon, which has to start without that device.
     pub fn draw_at_start(rng: &mut Rng, plan: &Plan, standing: &Standing) -> Fault {
         let mut targets: Vec<(Target, String)> = standing
             .victims()
@@ -132,7 +132,7 @@ impl Fault {
                 _ => all,
             },
         };
-        // A member that is silent is lost only after its detection.
+        // An unresponsive member is lost only after its detection time.
         let longest = match (target, rng.u8(..3)) {
             (Target::Member, 0) => 9000,
             (_, 0) => 4000,
@@ -146,13 +146,13 @@ impl Fault {
         }
     }
 
-    /// What it is counted as.
+    /// Returns the class of the fault.
     pub fn class(&self) -> String {
         class(self.target, &self.rule.effect)
     }
 
-    /// The volume whose requests may wait and fail meanwhile; of what the daemon remembers all may
-    /// wait.
+    /// Returns the volume whose requests may wait and fail meanwhile. With a fault of the daemon's
+    /// state all may wait.
     pub fn volume(&self, plan: &Plan) -> Option<usize> {
         let mut volumes = plan.volumes.iter();
         match self.target {
@@ -162,8 +162,8 @@ impl Fault {
         }
     }
 
-    /// Whether it takes an origin out of service until the next start: after a flush or a durable write
-    /// that failed, nobody knows what of the acknowledged writes is there.
+    /// Returns true if the fault takes an origin out of service until the next start. After a
+    /// failed flush or durable write it is unknown which acknowledged writes the origin has.
     pub fn lasts(&self) -> bool {
         let fails = matches!(self.rule.effect, Effect::Fail(_));
         let durable = [Verb::Write, Verb::Flush];

@@ -1,6 +1,6 @@
-//! A folder, mounted through FUSE, whose files follow the rules of a devil.
+//! A folder, mounted through FUSE, with files that follow the rules of a devil.
 //!
-//! Not here: what becomes of an operation (`devil`).
+//! Not here: the effect of a rule on an operation (`devil`).
 
 use crate::devil::{Devil, Verb};
 use fuser::{
@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-/// Nothing is remembered by the kernel.
+/// Time for which the kernel remembers attributes: none.
 const NEVER: Duration = Duration::ZERO;
 
 /// The mounted folder, until dropped.
 pub struct Mounted {
-    /// Its rules.
+    /// Rules of the folder.
     pub devil: Devil,
     session: Option<BackgroundSession>,
 }
@@ -61,7 +61,7 @@ struct Open {
 struct Files {
     back: PathBuf,
     devil: Devil,
-    /// The paths below `back`, by their inode's number less one.
+    /// Paths below `back`: the inode's number less one is the index.
     names: Mutex<Vec<PathBuf>>,
     open: Arc<Mutex<Open>>,
 }
@@ -328,7 +328,7 @@ impl Filesystem for Files {
     }
 
     fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        // The machine itself is not cut: what was written is as durable as it will be.
+        // The machine itself has no power cut: written data is as durable as it will be.
         self.devil
             .run(&self.name(ino), Verb::Flush, move |judged| match judged {
                 Ok(_) => reply.ok(),

@@ -1,4 +1,4 @@
-//! What a storm has met and found.
+//! Classes met and violations found by a storm.
 
 use crate::weather::Weather;
 use serde::Serialize;
@@ -8,34 +8,34 @@ use std::io::Write;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Something that must not be.
+/// A violation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Violation {
-    /// The storm's seed.
+    /// Seed of the storm.
     pub seed: u64,
-    /// In which life of its daemon.
+    /// Number of the daemon's life.
     pub life: u64,
-    /// What the storm's configuration was.
+    /// Summary of the storm's configuration.
     pub about: String,
-    /// What was wrong.
+    /// Description of the violation.
     pub what: String,
-    /// What happened in that life before.
+    /// Events of that life before.
     pub before: Vec<String>,
-    /// The command that runs the storm again.
+    /// Command that runs the storm again.
     pub replay: String,
 }
 
 /// A device that was reported as lost.
 #[derive(Clone)]
 pub struct Loss {
-    /// An event of it has one of these texts.
+    /// Texts, one of which an event of the device has.
     pub texts: Vec<String>,
-    /// When that was seen first.
+    /// Time of the first report.
     pub seen: Instant,
 }
 
 struct Inner {
-    /// When the life began.
+    /// Beginning of the life.
     began: Instant,
     met: BTreeMap<String, u64>,
     wrong: Vec<String>,
@@ -46,40 +46,40 @@ struct Inner {
     lost: BTreeMap<String, Loss>,
     blamed: BTreeSet<String>,
     origins_failed: BTreeSet<usize>,
-    /// Whether all that the daemons of this life say is kept.
+    /// True if all messages of this life's daemons are kept.
     heard: bool,
 }
 
-/// What has been found, by many threads, and a file that has all that happens, of all lives.
+/// Results so far, from many threads, and a file with all events of all lives.
 pub struct Found(Mutex<Inner>, File);
 
-/// What storms came to.
+/// Results of storms.
 #[derive(Default, Serialize)]
 pub struct Report {
-    /// Storms.
+    /// Number of storms.
     pub storms: u64,
-    /// Lives of daemons.
+    /// Number of lives of daemons.
     pub lives: u64,
-    /// Requests of clients.
+    /// Number of requests of clients.
     pub requests: u64,
-    /// The longest of them, in seconds, rightly held up or not.
+    /// Longest request, in seconds, rightly held up or not.
     pub longest_request_s: f64,
-    /// The longest that a report took, in seconds.
+    /// Longest time of a report, in seconds.
     pub longest_status_s: f64,
-    /// By how many times limits were longer than on an idle machine, at the most.
+    /// Greatest factor of limits over those of an idle machine.
     pub load_max: f64,
-    /// How often each class of what may happen was met.
+    /// Count of each class met.
     pub met: BTreeMap<String, u64>,
-    /// Of those that were met, the class that was least often, and how often.
+    /// Class met least often, and its count.
     pub rarest: String,
-    /// Those that were not met.
+    /// Classes that were not met.
     pub never: Vec<String>,
-    /// What was wrong.
+    /// Violations.
     pub violations: Vec<Violation>,
 }
 
 impl Report {
-    /// Nothing yet, of all these classes.
+    /// An empty report on all these classes.
     pub fn of(classes: Vec<String>) -> Report {
         Report {
             met: classes.into_iter().map(|class| (class, 0)).collect(),
@@ -87,7 +87,7 @@ impl Report {
         }
     }
 
-    /// Adds what other storms came to.
+    /// Adds the results of other storms.
     pub fn add(&mut self, other: Report) {
         self.storms += other.storms;
         self.lives += other.lives;
@@ -101,7 +101,7 @@ impl Report {
         self.violations.extend(other.violations);
     }
 
-    /// Says which class was met least often, and which were not met.
+    /// Fills in the rarest class, and the classes that were not met.
     pub fn count(&mut self) {
         let met = self.met.iter().filter(|(_, times)| **times > 0);
         let rarest = met.min_by_key(|(_, times)| **times);
@@ -112,7 +112,7 @@ impl Report {
 }
 
 impl Found {
-    /// Nothing yet; what happens goes to this file.
+    /// Empty results; events go to this file.
     pub fn new(log: File) -> Found {
         let inner = Mutex::new(Inner {
             began: Instant::now(),
@@ -134,56 +134,57 @@ impl Found {
         self.0.lock().expect("no panic under this lock")
     }
 
-    /// Something that is counted was met.
+    /// Counts a class.
     pub fn met(&self, what: &str) {
         *self.inner().met.entry(what.to_owned()).or_default() += 1;
     }
 
-    /// Something was done to the daemon or its devices.
+    /// Notes an action on the daemon or its devices.
     pub fn happens(&self, what: String) {
         let mut inner = self.inner();
         let at = inner.began.elapsed().as_secs_f64();
         let line = format!("{at:.3} s: {what}");
-        // It is there for people alone.
+        // The log is for readers alone.
         let _ = writeln!(&self.1, "{line}");
         inner.happened.push(line);
     }
 
-    /// Something was wrong.
+    /// Notes a violation.
     pub fn violation(&self, what: String) {
         self.happens(format!("wrong: {what}"));
         self.inner().wrong.push(what);
     }
 
-    /// Whether something was wrong.
+    /// True if a violation was found.
     pub fn is_wrong(&self) -> bool {
         !self.inner().wrong.is_empty()
     }
 
-    /// A request has ended.
+    /// Notes the time of a request.
     pub fn request(&self, took: Duration) {
         let mut inner = self.inner();
         inner.requests += 1;
         inner.longest = inner.longest.max(took);
     }
 
-    /// A report has come.
+    /// Notes the time of a report.
     pub fn status(&self, took: Duration) {
         let mut inner = self.inner();
         inner.longest_status = inner.longest_status.max(took);
     }
 
-    /// The origin of a volume fails in this life.
+    /// Notes that the origin of a volume fails in this life.
     pub fn fail_origin(&self, volume: usize) {
         self.inner().origins_failed.insert(volume);
     }
 
-    /// Whether the origin of a volume has failed in this life.
+    /// True if the origin of a volume has failed in this life.
     pub fn origin_failed(&self, volume: usize) -> bool {
         self.inner().origins_failed.contains(&volume)
     }
 
-    /// A device is reported as lost, of which an event has one of these texts; whether that is news.
+    /// Notes that a device is reported lost, of which an event has one of these texts. Returns true
+    /// for the first report.
     pub fn lose(&self, device: &str, texts: Vec<String>) -> bool {
         let loss = Loss {
             texts,
@@ -195,32 +196,32 @@ impl Found {
         is_news
     }
 
-    /// What was reported as lost in this life, by device.
+    /// Returns the losses reported in this life, by device.
     pub fn lost(&self) -> BTreeMap<String, Loss> {
         self.inner().lost.clone()
     }
 
-    /// A device is at fault in this life.
+    /// Notes that a device is at fault in this life.
     pub fn blame(&self, device: &str) {
         self.inner().blamed.insert(device.to_owned());
     }
 
-    /// Whether a device was at fault in this life.
+    /// True if a device was at fault in this life.
     pub fn is_blamed(&self, device: &str) -> bool {
         self.inner().blamed.contains(device)
     }
 
-    /// Whether what a daemon says is kept.
+    /// Notes whether a daemon's messages are kept.
     pub fn hear(&self, heard: bool) {
         self.inner().heard &= heard;
     }
 
-    /// Whether all that was said in this life is kept.
+    /// True if all messages of this life are kept.
     pub fn is_heard(&self) -> bool {
         self.inner().heard
     }
 
-    /// Another life begins.
+    /// Begins another life.
     pub fn next_life(&self) {
         let mut inner = self.inner();
         let _ = writeln!(&self.1, "another life");
@@ -232,7 +233,7 @@ impl Found {
         inner.heard = true;
     }
 
-    /// Takes what was wrong, each made a violation with what happened before in this life.
+    /// Takes the violations, each with the events before in this life.
     pub fn violations(&self, violation: impl Fn(&str, &[String]) -> Violation) -> Vec<Violation> {
         let mut inner = self.inner();
         let wrong = std::mem::take(&mut inner.wrong);
@@ -242,7 +243,7 @@ impl Found {
             .collect()
     }
 
-    /// Adds what was met to `report`.
+    /// Adds the classes met to `report`.
     pub fn add_to(&self, report: &mut Report, weather: &Weather) {
         let inner = self.inner();
         report.requests += inner.requests;

@@ -1,4 +1,4 @@
-//! Lets what has to be found into a life.
+//! Applies a canary to a life.
 
 use crate::canary::Canary;
 use crate::devil::{Effect, Rule, Verb};
@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
 impl World<'_> {
-    /// Lets the canary into a life that begins.
+    /// Applies the canary to a life that begins.
     pub fn canary(&self, process: &Process) {
         let Some(canary) = self.canary else {
             return;
@@ -31,7 +31,7 @@ impl World<'_> {
             Canary::Rot => devices.iter().for_each(|device| self.spoil(device)),
             Canary::Configuration => {
                 for (text, path) in self.machine.texts().into_iter().flatten() {
-                    // Its check follows.
+                    // The check of the configuration follows.
                     let _ = fs::write(path, text + "\n[[volum]]\n");
                 }
             }
@@ -55,7 +55,7 @@ impl World<'_> {
             .write(true)
             .open(self.machine.back().join(name));
         if let Ok(file) = file {
-            // What could not be written is not found, and that fails the canary.
+            // A failed write leaves nothing to find, and so fails the canary.
             let _ = file.write_all_at(&vec![0x5a; 6 << 20], 4 << 20);
         }
     }

@@ -1,14 +1,15 @@
-//! Storms on real daemons: what no simulator contains.
+//! Storms on real daemons: conditions that no simulator contains.
 //!
-//! A storm is a few lives of one daemon on a folder whose files fail, hang and answer late
-//! (`devil`, `folder`) and on NBD servers that forget, are late and serve another's data (`export`,
-//! `servers`). Clients write stamps over NBD and check every byte by a model of what was
-//! acknowledged (`bytes`, `client`); operators give commands meanwhile, a volume comes and goes, and
-//! reports are asked for (`operator`, `visitor`, `watch`); the daemon is paused, killed and ended at
-//! any moment, within its start and within a change too (`life`); between lives devices come back
-//! blank, older or exchanged (`fate`). All is drawn from the storm's seed (`plan`, `fault`), as far
-//! as a real machine repeats. What may be at fault at a time is bounded by what the documents
-//! promise (`standing`).
+//! A storm is a few lives of one daemon. Its files fail, hang and answer late (`devil`, `folder`).
+//! Its NBD servers forget, are late and serve foreign data (`export`, `servers`). Clients write
+//! stamps over NBD and check every byte by a model of the acknowledged writes (`bytes`, `client`).
+//! Meanwhile operators give commands, a volume comes and goes, and reports are requested
+//! (`operator`, `visitor`, `watch`). The daemon is paused, killed and ended at any moment, within
+//! its start and within a change too (`life`). Between lives devices come back blank, older or
+//! exchanged (`fate`).
+//!
+//! A storm's seed determines every draw (`plan`, `fault`), as far as a real machine repeats. The
+//! documents' promises bound the faults at one time (`standing`).
 //!
 //! Invariants that are checked:
 //!     every byte is one that was acknowledged, or whose write was not
@@ -16,9 +17,9 @@
 //!     a report comes within two seconds; a request and a command end in time once their devices
 //!     answer; each limit grows with the load of the machine (`weather`)
 //!     the configuration always starts, and serves all; `hotset check` finds nothing wrong in it
-//!     nothing is written but what the configuration names (`bystander`)
+//!     nothing is written but devices and files of the configuration (`bystander`)
 //!     a loss is an event, and of a device that was at fault
-//!     in the end the origins alone hold all that was acknowledged
+//!     in the end the origins alone hold all acknowledged writes
 //!
 //! Not here: power cuts, which the simulated campaigns have; faults of two copies at once.
 
@@ -68,35 +69,35 @@ use visitor::origin_alone;
 use weather::{TURN, Weather};
 use world::World;
 
-/// Lives of a storm, at the most.
+/// Most lives of a storm.
 const LIVES: u64 = 6;
-/// Clients of each volume but the one that comes and goes.
+/// Clients of each volume but the visitor.
 const CLIENTS: u64 = 3;
 
-/// How often an array is tried to be made.
+/// Attempts to create an array.
 const ATTEMPTS: u32 = 5;
 
-/// Which storms.
+/// A request for storms.
 pub struct Request {
-    /// The first storm's seed; the next have the numbers after it.
+    /// Seed of the first storm; the next have the numbers after it.
     pub seed: u64,
-    /// No storm begins after this time.
+    /// Time after which no storm begins.
     pub time: Duration,
-    /// At most so many.
+    /// Most storms.
     pub storms: u64,
-    /// None begins after so many lives.
+    /// Number of lives after which no storm begins.
     pub lives: u64,
-    /// So many at a time.
+    /// Storms at a time.
     pub threads: u64,
-    /// Where files go.
+    /// Folder for files.
     pub folder: PathBuf,
-    /// The daemon's program.
+    /// Program of the daemon.
     pub program: PathBuf,
-    /// What has to be found.
+    /// Fault to be found.
     pub canary: Option<Canary>,
 }
 
-/// What is missing here for storms.
+/// Returns a requirement of storms that this machine lacks.
 pub fn obstacle() -> Option<String> {
     if !Path::new("/dev/fuse").exists() {
         return Some(
@@ -107,7 +108,7 @@ pub fn obstacle() -> Option<String> {
     testbed::tools::missing(&["fusermount3", "setpriv"])
 }
 
-/// Every class of what may happen.
+/// Every class of events.
 fn classes() -> Vec<String> {
     let named = life::CLASSES.iter().chain(&fate::CLASSES);
     let mut all: Vec<String> = named.map(|class| (*class).to_owned()).collect();
@@ -117,7 +118,7 @@ fn classes() -> Vec<String> {
     all
 }
 
-/// Runs storms; `done` hears of each. The first violation ends them.
+/// Runs storms; `done` is called after each. The first violation ends them.
 pub fn run(request: &Request, done: &(dyn Fn(u64, &str) + Sync)) -> Result<Report, String> {
     if let Some(obstacle) = obstacle() {
         return Err(obstacle);
@@ -141,16 +142,16 @@ pub fn run(request: &Request, done: &(dyn Fn(u64, &str) + Sync)) -> Result<Repor
     Ok(report)
 }
 
-/// How far storms are.
+/// Progress of the storms.
 struct Course {
     begun: Instant,
-    /// That of the next.
+    /// Seed of the next storm.
     seed: AtomicU64,
     lives: AtomicU64,
     over: AtomicBool,
 }
 
-/// One storm after the other.
+/// Runs one storm after the other.
 fn run_some(
     request: &Request,
     course: &Course,
@@ -216,13 +217,13 @@ fn storm(request: &Request, seed: u64, report: &mut Report) -> Result<String, St
     drop(exports);
     drop(mounted);
     if report.violations.is_empty() {
-        // What is left is of no use to anybody.
+        // The remains of a storm without violations are useless.
         let _ = fs::remove_dir_all(&folder);
     }
     Ok(plan.about())
 }
 
-/// Makes an array; a machine that is busy may have to try again.
+/// Creates an array, with several attempts: the machine may be busy.
 fn make(machine: &Machine, array: &str) -> Result<(), String> {
     let mut last = String::new();
     for _ in 0..ATTEMPTS {
@@ -267,8 +268,8 @@ fn in_folder(folder: &Path, error: &io::Error) -> String {
     format!("{}: {error}", folder.display())
 }
 
-/// Makes devices, bystanders and the configuration, mounts the devices and serves exports. An origin
-/// that is no array has data, by which it is known again; all else is blank.
+/// Makes devices, bystanders and the configuration, mounts the devices and serves exports. An
+/// origin that is no array has data, by which it is recognised; all else is blank.
 fn prepare(
     machine: &Machine,
     plan: &Plan,
@@ -322,7 +323,7 @@ fn parts(plan: &Plan) -> Parts {
     (0..plan.volumes.len()).map(of).collect()
 }
 
-/// A last life, in which nothing goes wrong: arrays are whole, and their copies agree; then the
+/// Runs a last life without faults, in which arrays become whole, and their copies agree. Then the
 /// origins alone are compared, without the pools and the log.
 fn finish(world: &World, parts: &mut Parts) -> Result<(), String> {
     world.found.next_life();
@@ -358,7 +359,7 @@ fn finish(world: &World, parts: &mut Parts) -> Result<(), String> {
             origin_alone(world, number, parts)?;
         }
     }
-    // All is read through volumes that use no pool.
+    // All data is read through volumes without a pool.
     let mut process = world.start(parts, None)?;
     world.end(&mut process)?;
     let back = world.machine.back();
@@ -368,7 +369,7 @@ fn finish(world: &World, parts: &mut Parts) -> Result<(), String> {
         .try_for_each(|bystander| bystander.check(&back))
 }
 
-/// Compares what an array holds more than once.
+/// Compares the copies of an array.
 fn compare(world: &World, array: &str) -> Result<(), String> {
     let scrub = json!({"request": "scrub", "array": array, "repair": false});
     let begun = Instant::now();

@@ -1,5 +1,5 @@
-//! One life of a daemon: it is started, all is read, clients write while its devices fail and it is
-//! paused, and it is killed or ended.
+//! One life of a daemon. The daemon starts, and all data is read; clients write while devices fail
+//! and the daemon is paused; then the daemon is killed or ended.
 
 use crate::bytes::Part;
 use crate::canary::Canary;
@@ -20,19 +20,19 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a daemon may take to serve all of its volumes, to have its arrays whole, and to end in
+/// Time limits for the daemon to serve all of its volumes, to have its arrays whole, and to end in
 /// order.
 const START: Duration = Duration::from_secs(60);
 const WHOLE: Duration = Duration::from_secs(90);
 const STOP: Duration = Duration::from_secs(60);
-/// How long a daemon may take to say what was lost, busy as the machine may be.
+/// Time for the daemon to report a loss, on a busy machine.
 const SAID: Duration = Duration::from_secs(5);
-/// How often it is looked whether something has come about.
+/// Interval of checks for an event.
 const LOOK: Duration = Duration::from_millis(20);
 /// Threads that operate the daemon.
 const OPERATORS: usize = 2;
 
-/// What may happen to a daemon.
+/// Classes of events of a daemon.
 pub const CLASSES: [&str; 19] = [
     "a kill",
     "a kill loses what a device has in flight",
@@ -69,7 +69,7 @@ impl World<'_> {
         }
     }
 
-    /// How many volumes the configuration has.
+    /// Counts the volumes in the configuration.
     fn configured(&self) -> Result<usize, String> {
         let mut number = 0;
         for volume in &self.plan.volumes {
@@ -79,7 +79,7 @@ impl World<'_> {
         Ok(number)
     }
 
-    /// Whether `hotset check` has nothing against the configuration.
+    /// Fails if `hotset check` objects to the configuration.
     fn check(&self) -> Result<(), String> {
         self.found.met("the configuration is checked");
         match self.machine.command(&["check"])? {
@@ -88,7 +88,7 @@ impl World<'_> {
         }
     }
 
-    /// How a daemon is heard, and what is at fault while it starts.
+    /// Draws the standard error of a daemon, and a fault during its start.
     fn draw_start(&self, rng: &mut Rng) -> (Voice, Option<Fault>) {
         let voice = match rng.bool() {
             true => Voice::Heard,
@@ -99,8 +99,8 @@ impl World<'_> {
         (voice, fault)
     }
 
-    /// Starts a daemon that serves all of its volumes, which are read and compared. Without a source
-    /// of chance nothing is in its way.
+    /// Starts a daemon that serves all of its volumes, which are read and compared. Without `rng`
+    /// no fault is in its way.
     pub fn start(&self, parts: &mut Parts, rng: Option<&mut Rng>) -> Result<Process, String> {
         self.weather.ending.store(false, SeqCst);
         self.weather.over.store(false, SeqCst);
@@ -141,7 +141,7 @@ impl World<'_> {
         Ok(process)
     }
 
-    /// Starts a daemon that ended in silence once more, with a log that keeps its reason.
+    /// Starts a daemon that ended in silence once more, with a log that keeps the reason.
     fn repeat_aloud(&self, mut process: Process, voice: Voice) -> Result<(), String> {
         if voice == Voice::Heard || process.ended()?.is_none() {
             return Ok(());
@@ -157,8 +157,8 @@ impl World<'_> {
         self.end(&mut process)
     }
 
-    /// Waits until the daemon serves so many volumes; an error if it ends, or takes too long. An
-    /// array that is to be started degraded by hand is waited for no longer: its name.
+    /// Waits until the daemon serves `volumes` volumes; fails if the daemon ends, or takes too
+    /// long. Returns the name of an array that has to be started degraded by hand.
     fn serves(&self, process: &mut Process, volumes: usize) -> Result<Option<String>, String> {
         let begun = Instant::now();
         loop {
@@ -189,7 +189,7 @@ impl World<'_> {
         }
     }
 
-    /// Ends the daemon, and starts an array without what it lacks.
+    /// Ends the daemon, and starts an array without its missing members.
     fn start_degraded(&self, mut process: Process, array: &str) -> Result<(), String> {
         self.found.met("an array is started degraded by hand");
         self.found.happens(format!("{array} is started degraded"));
@@ -203,7 +203,8 @@ impl World<'_> {
         }
     }
 
-    /// A daemon that is paused, killed or ended before it serves, at times.
+    /// Starts a daemon, and kills or ends it before it serves. At times the daemon is paused
+    /// before.
     fn start_in_vain(&self, rng: &mut Rng) -> Result<(), String> {
         let voice = one(rng, &Voice::ALL);
         let mut process = self.machine.start(voice).map_err(|e| e.to_string())?;
@@ -227,7 +228,7 @@ impl World<'_> {
         process.wait(self.weather, STOP).map(drop)
     }
 
-    /// Gives arrays back what they lack until they are whole.
+    /// Gives missing devices back to arrays until all arrays are whole.
     pub fn make_whole(&self) -> Result<(), String> {
         self.restore_sizes().map_err(|error| error.to_string())?;
         let begun = Instant::now();
@@ -252,7 +253,7 @@ impl World<'_> {
         }
     }
 
-    /// Gives an array what it does not have, if nothing is filled already.
+    /// Gives an array a missing device, if no rebuild runs already.
     fn give_all_back(&self, array: &serde_json::Value) {
         let known = self.plan.array(array["name"].as_str().unwrap_or_default());
         let Some(known) = known.filter(|_| array["state"] == "degraded") else {
@@ -276,7 +277,7 @@ impl World<'_> {
         }
     }
 
-    /// Lives; an error if there is no going on.
+    /// Runs one life; fails if the storm cannot go on.
     pub fn live(&self, parts: &mut Parts, rng: &mut Rng) -> Result<(), String> {
         self.found.next_life();
         self.weather.load();
@@ -310,8 +311,8 @@ impl World<'_> {
         self.judge_end(killed)
     }
 
-    /// Has clients and operators use the daemon, while it and its devices are struck. A fault of a
-    /// device lasts while its value in the result is kept.
+    /// Runs clients and operators, while the daemon and its devices are struck. A fault of a device
+    /// lasts as long as its value in the result.
     fn use_and_strike(
         &self,
         process: &mut Process,
@@ -353,7 +354,7 @@ impl World<'_> {
         })
     }
 
-    /// Kills the daemon after a finding; clients wait for it no more.
+    /// Kills the daemon after a violation; clients no longer wait for it.
     fn give_up(&self, process: &Process) {
         self.weather.ending.store(true, SeqCst);
         process.signal(libc::SIGKILL);
@@ -361,8 +362,8 @@ impl World<'_> {
         self.devil.clear();
     }
 
-    /// Strikes the daemon and its devices by chance. A fault of a device lasts while its value in
-    /// the result is kept.
+    /// Strikes the daemon and its devices by chance. A fault of a device lasts as long as its value
+    /// in the result.
     fn happen(&self, process: &Process, rng: &mut Rng) -> Vec<While<'_>> {
         let mut out_of_service = Vec::new();
         for _ in 0..rng.usize(1..=4) {
@@ -397,7 +398,7 @@ impl World<'_> {
         drop(paused);
     }
 
-    /// What is returned goes on failing until it is dropped.
+    /// Applies a fault. Failures go on until the result is dropped.
     fn fault(&self, fault: &Fault) -> Option<While<'_>> {
         let (name, rule) = (&fault.name, &fault.rule);
         self.found.happens(format!(
@@ -430,7 +431,7 @@ impl World<'_> {
         failing.filter(|_| fault.lasts())
     }
 
-    /// Kills it, within a change that it has just been asked for at times.
+    /// Kills the daemon, at times within a change that was just requested.
     fn kill(&self, process: &mut Process, rng: &mut Rng) {
         self.weather.ending.store(true, SeqCst);
         if rng.bool() {
@@ -438,7 +439,7 @@ impl World<'_> {
             let change = json!({"request": "set-mode", "volume": self.plan.volumes[0].name,
                 "mode": mode});
             let request = json!({"request": "change", "change": change, "temporary": false});
-            // It may be ending already.
+            // The daemon may be ending already.
             let _ = self.machine.send(&request);
             thread::sleep(Duration::from_millis(rng.u64(..20)));
             self.found.met("a kill within a change");
@@ -459,7 +460,7 @@ impl World<'_> {
         }
     }
 
-    /// Holds up writes to a device for a moment; its name.
+    /// Holds up writes to a device for a moment. Returns the device's name.
     fn hold_writes(&self, rng: &mut Rng) -> String {
         let volumes = self.plan.volumes[..VISITOR].iter();
         let mut names: Vec<String> = volumes.map(|volume| volume.origin.to_owned()).collect();
@@ -501,7 +502,8 @@ impl World<'_> {
         }
     }
 
-    /// Whether each loss was an event, and of what was at fault; and nothing else was written.
+    /// Checks that each loss was an event, and of a device at fault, and that nothing else was
+    /// written.
     fn judge_end(&self, killed: bool) -> Result<(), String> {
         let said = match self.canary {
             Some(Canary::Unsaid) => String::new(),
@@ -516,7 +518,7 @@ impl World<'_> {
         for (device, loss) in self.found.lost() {
             self.found.met("a loss of a device");
             let is_said = loss.texts.iter().any(|text| said.contains(text));
-            // A daemon that is killed may not have come to say it.
+            // A killed daemon may have had no time to report the loss.
             let had_time = !killed || loss.seen.elapsed() > SAID;
             if self.found.is_heard() && !is_said && had_time {
                 self.found

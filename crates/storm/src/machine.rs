@@ -1,4 +1,4 @@
-//! The daemon: its files, its process, and what it says of itself.
+//! The daemon: its files, its process, and its messages.
 
 use crate::plan::{ETC, FILES};
 use crate::weather::{TURN, Weather};
@@ -14,66 +14,66 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use testbed::tools::{bound, outcome};
 
-/// How often it is looked whether something has come about.
+/// Interval of checks for an event.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often it is looked whether an answer is overdue.
+/// Interval of checks for an overdue answer.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Bytes of the smallest pipe.
 const PIPE: usize = 4096;
-/// Lines of what a daemon said that a violation is reported with.
+/// Lines of the daemon's log that a violation shows.
 const LAST: usize = 12;
 
-/// What becomes of what a daemon says on its standard error.
+/// Destination of a daemon's standard error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Voice {
-    /// It is kept.
+    /// A log file.
     Heard,
-    /// It is closed.
+    /// A closed descriptor.
     Closed,
-    /// It is a file on a full device.
+    /// A file on a full device.
     Full,
-    /// It is a pipe that nobody reads.
+    /// A pipe without a reader.
     Unread,
 }
 
 impl Voice {
-    /// All of them.
+    /// All destinations.
     pub const ALL: [Voice; 4] = [Voice::Heard, Voice::Closed, Voice::Full, Voice::Unread];
 }
 
-/// Where a daemon's files are.
+/// Places of a daemon's files.
 pub struct Machine {
-    /// The daemon's program.
+    /// Program of the daemon.
     pub program: PathBuf,
-    /// Its folder.
+    /// Folder of the daemon.
     pub folder: PathBuf,
-    /// How much was said before this life.
+    /// Bytes of the log before this life.
     pub said_before: AtomicU64,
 }
 
 impl Machine {
-    /// The control socket.
+    /// Path of the control socket.
     pub fn control(&self) -> PathBuf {
         self.folder.join("control")
     }
 
-    /// The socket of its volumes.
+    /// Path of the socket of its volumes.
     pub fn socket(&self) -> PathBuf {
         self.folder.join("nbd")
     }
 
-    /// The files of its devices as they are, and its state and configuration.
+    /// Folder of the devices' true files, the state and the configuration.
     pub fn back(&self) -> PathBuf {
         self.folder.join("back")
     }
 
-    /// Its configuration, as the daemon sees it.
+    /// Path of the configuration for the daemon.
     pub fn configuration(&self) -> PathBuf {
         self.folder.join("devices").join(ETC).join("hotset.toml")
     }
 
-    /// The text of each file of its configuration, and where that is.
+    /// Returns the text and the path of each file of the configuration.
     pub fn texts(&self) -> io::Result<Vec<(String, PathBuf)>> {
         let paths = FILES.map(|file| self.back().join(ETC).join(file));
         let there = paths.into_iter().filter(|path| path.exists());
@@ -82,7 +82,7 @@ impl Machine {
             .collect()
     }
 
-    /// Whether its configuration has a volume.
+    /// Returns true if the configuration has a volume.
     pub fn has_volume(&self, name: &str) -> io::Result<bool> {
         let name = format!("name = \"{name}\"\n");
         let has = |(text, _): &(String, PathBuf)| {
@@ -92,8 +92,8 @@ impl Machine {
         Ok(self.texts()?.iter().any(has))
     }
 
-    /// Runs `hotset` with these arguments, and the configuration after them; its status, and what it
-    /// printed.
+    /// Runs `hotset` with these arguments, followed by the configuration. Returns its status and
+    /// its output.
     pub fn command(&self, arguments: &[&str]) -> Result<(i32, String), String> {
         let mut command: Command = bound(&self.program);
         outcome(command.args(arguments).arg(self.configuration()))
@@ -103,27 +103,27 @@ impl Machine {
         self.folder.join("daemon.log")
     }
 
-    /// From now on another life says something.
+    /// Marks the beginning of another life in the log.
     pub fn mark(&self) {
         let length = fs::metadata(self.log()).map_or(0, |log| log.len());
         self.said_before.store(length, SeqCst);
     }
 
-    /// What the daemons of this life have said.
+    /// Returns the log of this life's daemons.
     pub fn said(&self) -> String {
         let bytes = fs::read(self.log()).unwrap_or_default();
         let before = self.said_before.load(SeqCst) as usize;
         String::from_utf8_lossy(&bytes[before.min(bytes.len())..]).into_owned()
     }
 
-    /// The last lines of that.
+    /// Returns the last lines of that log.
     pub fn last_said(&self) -> String {
         let said = self.said();
         let lines: Vec<&str> = said.lines().collect();
         lines[lines.len().saturating_sub(LAST)..].join("\n")
     }
 
-    /// Starts a daemon; it need not serve yet.
+    /// Starts a daemon, and does not wait until it serves.
     pub fn start(&self, voice: Voice) -> io::Result<Process> {
         for socket in [self.control(), self.socket()] {
             // A ring that the kernel is still taking down keeps the sockets of a killed daemon.
@@ -165,23 +165,23 @@ impl Machine {
         Ok(Process(command.spawn()?, unread))
     }
 
-    /// What it answers to a request; an error of the kind `TimedOut` if that is overdue.
+    /// Returns the daemon's answer to a request; an overdue one is an error of the kind `TimedOut`.
     pub fn ask(&self, request: &Value, weather: &Weather) -> io::Result<Value> {
         self.talk()?.ask(request, weather)
     }
 
-    /// A connection for several requests.
+    /// Connects for several requests.
     pub fn talk(&self) -> io::Result<Talk> {
         Talk::new(&self.control())
     }
 
-    /// Asks it for something, and hears no answer.
+    /// Sends a request without reading the answer.
     pub fn send(&self, request: &Value) -> io::Result<()> {
         let mut stream = UnixStream::connect(self.control())?;
         stream.write_all(format!("{request}\n").as_bytes())
     }
 
-    /// What has come of a change that the configuration keeps.
+    /// Makes a change that the configuration keeps, and returns its outcome.
     pub fn change(&self, change: &Value, weather: &Weather) -> io::Result<Value> {
         let begun = Instant::now();
         let request = json!({"request": "change", "change": change, "temporary": false});
@@ -204,7 +204,7 @@ impl Machine {
         }
     }
 
-    /// Its report.
+    /// Returns the daemon's report.
     pub fn status(&self, weather: &Weather) -> io::Result<Value> {
         let overdue = |begun| weather.overdue_report(begun);
         let answer = self
@@ -214,7 +214,7 @@ impl Machine {
     }
 }
 
-/// A connection to the socket of commands.
+/// A connection to the control socket.
 pub struct Talk(BufReader<UnixStream>);
 
 impl Talk {
@@ -224,7 +224,7 @@ impl Talk {
         Ok(Talk(BufReader::new(stream)))
     }
 
-    /// The answer to a request; an error of the kind `TimedOut` if that is overdue.
+    /// Returns the answer to a request; an overdue one is an error of the kind `TimedOut`.
     pub fn ask(&mut self, request: &Value, weather: &Weather) -> io::Result<Value> {
         self.answer(request, &|begun| weather.overdue(begun, TURN))
     }
@@ -255,20 +255,20 @@ impl Talk {
     }
 }
 
-/// A daemon's process, which is killed when dropped, and a pipe that nobody reads.
+/// A daemon's process, which is killed when dropped, and a pipe without a reader.
 pub struct Process(
     Child,
     #[expect(dead_code, reason = "it is held open")] Option<PipeReader>,
 );
 
 impl Process {
-    /// Sends it a signal.
+    /// Sends the process a signal.
     pub fn signal(&self, signal: i32) {
         // SAFETY: no pointers are involved; the child has not been waited for.
         unsafe { libc::kill(self.0.id() as i32, signal) };
     }
 
-    /// How it has ended, if it has.
+    /// Returns the exit status or the signal, if the process has ended.
     pub fn ended(&mut self) -> Result<Option<String>, String> {
         let status = self.0.try_wait().map_err(|error| error.to_string())?;
         Ok(status.map(|status| match (status.code(), status.signal()) {
@@ -277,7 +277,7 @@ impl Process {
         }))
     }
 
-    /// Waits until it has ended; how, or an error if that takes too long.
+    /// Waits for the end of the process. Returns its status; fails if that takes too long.
     pub fn wait(&mut self, weather: &Weather, limit: Duration) -> Result<String, String> {
         let begun = Instant::now();
         loop {
@@ -294,7 +294,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,4 +1,4 @@
-//! A client of the network block device that waits for each answer, and says how long it took.
+//! A client of the network block device that waits for each answer, and measures its time.
 
 use crate::weather::Weather;
 use std::io::{self, ErrorKind, Read, Write};
@@ -13,28 +13,28 @@ const CLIENT_FLAGS: u32 = 3;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const REPLY_MAGIC: u32 = 0x6744_6698;
 const FUA: u16 = 1;
-/// How often it is looked whether an answer is overdue.
+/// Interval of checks for an overdue answer.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What is asked.
+/// Requests to the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verb {
-    /// Bytes are read.
+    /// Reads bytes.
     Read = 0,
-    /// Bytes are written.
+    /// Writes bytes.
     Write = 1,
-    /// What was written is made durable.
+    /// Makes writes durable.
     Flush = 3,
-    /// Zeroes are written.
+    /// Writes zeroes.
     Zero = 6,
 }
 
-/// Why there is no answer.
+/// Reason of a missing answer.
 #[derive(Debug)]
 pub enum Silence {
     /// The connection has ended.
     Gone(io::Error),
-    /// It is overdue.
+    /// The answer is overdue after this time.
     Overdue(Duration),
 }
 
@@ -52,7 +52,7 @@ pub struct Connection<'a> {
 }
 
 impl<'a> Connection<'a> {
-    /// Connects to `export`, the volume of this number.
+    /// Connects to `export`: the name and the number of a volume.
     pub fn open(
         socket: &Path,
         (export, volume): (&str, usize),
@@ -74,13 +74,13 @@ impl<'a> Connection<'a> {
         hello.extend((export.len() as u32).to_be_bytes());
         hello.extend(export.as_bytes());
         connection.stream.write_all(&hello)?;
-        // The size and the flags.
+        // Size and flags.
         connection.fill(&mut [0; 10], begun)?;
         Ok(connection)
     }
 
-    /// One request and its answer, which fills `bytes` if it is a read: the server's error number,
-    /// 0 for success.
+    /// Sends one request and waits for the answer, which fills `bytes` for a read. Returns the
+    /// server's error number, 0 for success.
     pub fn ask(
         &mut self,
         (verb, fua): (Verb, bool),

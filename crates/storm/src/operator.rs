@@ -1,6 +1,6 @@
-//! Who operates the daemon: several clients of its control socket, in any order.
+//! Operators of the daemon: several clients of its control socket, in any order.
 //!
-//! Invariant: what would take a device from what uses it is refused.
+//! Invariant: a change that would take a device from its user is refused.
 
 use crate::plan::{Array, BACK, BYSTANDERS, LENT, LOGS, one};
 use crate::standing::list;
@@ -12,9 +12,9 @@ use std::io::ErrorKind;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Requests that change nothing.
+/// Requests without a change.
 const LOOKS: [&str; 4] = ["configuration", "observe", "explain", "ping"];
-/// Requests that change something.
+/// Requests for a change.
 const CHANGES: &[&str] = &[
     "reload",
     "set-mode",
@@ -44,7 +44,7 @@ const CHANGES: &[&str] = &[
     "a device of another",
 ];
 
-/// Every command there is, done and refused.
+/// Every command, done and refused.
 pub fn classes() -> Vec<String> {
     let looks = LOOKS.iter().map(|look| format!("{look} is done"));
     let (taken, changes) = CHANGES.split_last().expect("there are some");
@@ -98,7 +98,7 @@ fn look(world: &World, volume: &str, rng: &mut Rng) -> bool {
 fn change_pool(world: &World, rng: &mut Rng) -> bool {
     let (pool, devices) = &world.plan.pools[rng.usize(..world.plan.pools.len())];
     let device = one(rng, devices);
-    // What becomes of it is nobody's fault.
+    // From here on a loss of the device is no violation.
     world.found.blame(device);
     match rng.u8(..6) {
         4 => {
@@ -129,7 +129,7 @@ fn add_pool(name: &str, device: &str) -> Value {
     json!({"request": "add-pool", "pool": text, "devices": []})
 }
 
-/// What is done to an array is done to its victim, and to devices that it does not use.
+/// Changes an array: only its victim, and devices that it does not use.
 fn change_array(world: &World, rng: &mut Rng) -> bool {
     let victims = world.standing.victims();
     let Some((name, victim)) = rng.choice(&victims) else {
@@ -138,7 +138,7 @@ fn change_array(world: &World, rng: &mut Rng) -> bool {
     let array = world.plan.array(name).expect("it is in the plan");
     let all: Vec<&String> = array.members.iter().chain(&array.spares).collect();
     let device = all[rng.usize(..all.len())];
-    // The server of an export may have another's: only the export is given then.
+    // The server of an export may serve foreign data: only the export itself is given then.
     let overwrite = !world.plan.is_exported(device);
     match rng.u8(..6) {
         0 => {
@@ -165,7 +165,7 @@ fn change_array(world: &World, rng: &mut Rng) -> bool {
     }
 }
 
-/// Gives an array a device again that it does not have.
+/// Gives an array a device that it lacks.
 pub fn give_back(world: &World, array: &Array, device: &str, overwrite: bool) -> bool {
     let new = json!({"named": device});
     change(
@@ -175,7 +175,7 @@ pub fn give_back(world: &World, array: &Array, device: &str, overwrite: bool) ->
     )
 }
 
-/// Has what is written back leave that, where nothing else would be lost then.
+/// Ends write-back of the volume, if no further data would be lost then.
 fn detach(world: &World, rng: &mut Rng) -> bool {
     if !world.standing.log_may_fail() || rng.u8(..3) > 0 {
         return false;
@@ -195,7 +195,7 @@ fn detach(world: &World, rng: &mut Rng) -> bool {
     done
 }
 
-/// Has what has left write-back begin it again.
+/// Begins write-back of the detached volume again.
 fn attach(world: &World) -> bool {
     if !world.standing.is_detached() {
         return false;
@@ -213,7 +213,7 @@ fn attach(world: &World) -> bool {
     done
 }
 
-/// Puts the device that is in no log in the place of the one that may be at fault.
+/// Replaces the log device that may be at fault by the one that is in no log.
 fn replace_log(world: &World, rng: &mut Rng) -> bool {
     if !world.standing.log_may_fail() || world.standing.is_detached() || rng.bool() {
         return false;
@@ -249,7 +249,7 @@ fn job(world: &World, rng: &mut Rng) -> bool {
         Some(job) => (*job).to_owned(),
         None => jobs.swap_remove(rng.usize(..jobs.len())),
     };
-    // A scrub is short: one that was just begun goes on.
+    // A scrub is short: a new one is still running.
     if let Some(array) = job.strip_prefix("scrub:").filter(|_| going.is_empty()) {
         done(
             world,
@@ -271,7 +271,7 @@ fn job(world: &World, rng: &mut Rng) -> bool {
         )
 }
 
-/// A device that something uses, which is to stay what it is.
+/// Draws a device that is in use, and has to stay so.
 fn used(world: &World, rng: &mut Rng) -> String {
     let origins = world.plan.volumes[..=BACK]
         .iter()
@@ -297,7 +297,7 @@ fn used(world: &World, rng: &mut Rng) -> String {
     used.swap_remove(rng.usize(..used.len()))
 }
 
-/// Tries to have a device used for something else, which has to be refused.
+/// Tries to use a device for another purpose, which has to be refused.
 fn take(world: &World, rng: &mut Rng) -> bool {
     let device = used(world, rng);
     let pool = world.plan.pools[0].0;
@@ -334,14 +334,15 @@ fn quiesce(world: &World, number: usize, rng: &mut Rng) -> bool {
     let quiesced = world.weather.volumes[number].quiesced.begin();
     done(world, &json!({"request": "quiesce", "volume": volume}));
     sleep(Duration::from_millis(rng.u64(..500)));
-    // One change goes on at a time: another may be in the way.
+    // One change runs at a time: another may be in the way.
     let resume = json!({"request": "resume", "volume": volume});
     goes_on(world, volume, "cannot be resumed", || done(world, &resume));
     drop(quiesced);
     true
 }
 
-/// Waits until a volume that rests goes on, for which `ask` asks; else a violation says `what`.
+/// Waits until a quiesced or held volume goes on, while `ask` asks for that; otherwise reports a
+/// violation.
 fn goes_on(world: &World, volume: &str, what: &str, ask: impl Fn() -> bool) {
     let begun = Instant::now();
     while !ask() {
@@ -385,7 +386,7 @@ fn hold(world: &World, number: usize, rng: &mut Rng) -> bool {
     held
 }
 
-/// Records the requests of a volume for a moment.
+/// Records the requests to a volume for a moment.
 fn record(world: &World, volume: &str, rng: &mut Rng) -> bool {
     let request = json!({"request": "record", "volume": volume});
     let mut talk = match world.machine.talk() {
@@ -407,12 +408,12 @@ fn record(world: &World, volume: &str, rng: &mut Rng) -> bool {
     begun
 }
 
-/// Has a change made that the configuration keeps; whether it was done.
+/// Makes a change that the configuration keeps. Returns true if it was done.
 pub fn change(world: &World, request: &Value) -> bool {
     judge(world, request, world.machine.change(request, world.weather))
 }
 
-/// Asks for something; whether it was done.
+/// Sends a request. Returns true if it was done.
 fn done(world: &World, request: &Value) -> bool {
     judge(world, request, world.machine.ask(request, world.weather))
 }

@@ -1,9 +1,9 @@
-//! What a storm is made of: its devices and its configuration, all drawn from its seed.
+//! The plan of a storm: its devices and its configuration, all drawn from its seed.
 
 use fastrand::Rng;
 use std::path::Path;
 
-/// Where a device is.
+/// Place of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     /// A file of the mounted folder.
@@ -14,28 +14,28 @@ pub enum Place {
 
 /// A device.
 pub struct Device {
-    /// Its name, which is its file's and its export's too.
+    /// Name of the device, of its file and of its export.
     pub name: String,
-    /// Its size.
+    /// Size in MiB.
     pub mib: u64,
-    /// Where it is.
+    /// Place of the device.
     pub place: Place,
 }
 
 /// An array, which is an origin.
 pub struct Array {
-    /// Its name.
+    /// Name of the array.
     pub name: &'static str,
-    /// Its level.
+    /// RAID level.
     pub level: &'static str,
-    /// Its members at first.
+    /// First members.
     pub members: Vec<String>,
-    /// Its spares at first.
+    /// First spares.
     pub spares: Vec<String>,
 }
 
 impl Array {
-    /// Whether a device is of this array.
+    /// True if `device` is a member or a spare.
     pub fn has(&self, device: &str) -> bool {
         self.members.iter().chain(&self.spares).any(|d| d == device)
     }
@@ -43,30 +43,30 @@ impl Array {
 
 /// A volume.
 pub struct Volume {
-    /// Its name.
+    /// Name of the volume.
     pub name: &'static str,
-    /// Its origin: a device or an array.
+    /// Origin: a device or an array.
     pub origin: &'static str,
-    /// The pool that it is cached in.
+    /// Pool of the volume.
     pub pool: &'static str,
-    /// How it uses the pool at first.
+    /// First mode.
     pub mode: &'static str,
 }
 
-/// One storm's daemon.
+/// The plan of one storm's daemon.
 pub struct Plan {
-    /// Its volumes: one whose writes go through, one that is written back, and one that comes and
-    /// goes, which is not in the configuration at first.
+    /// Volumes: one that is written through, one that is written back, and the visitor, which comes
+    /// and goes and is not in the configuration at first.
     pub volumes: Vec<Volume>,
-    /// Its devices.
+    /// Devices.
     pub devices: Vec<Device>,
-    /// Its arrays.
+    /// Arrays.
     pub arrays: Vec<Array>,
-    /// Its pools, and the devices of each at first.
+    /// Pools, and the first devices of each.
     pub pools: Vec<(&'static str, Vec<&'static str>)>,
-    /// In what order the origin of what is written back gets writes.
+    /// Order in which the write-back origin gets writes.
     pub order: &'static str,
-    /// Whether the volumes are in a file of their own.
+    /// True if the volumes are in a file of their own.
     apart: bool,
     line_size: &'static str,
     policy: &'static str,
@@ -74,35 +74,35 @@ pub struct Plan {
     dirty_max: &'static str,
 }
 
-/// The devices that a log is on at first, and one that may take the place of one.
+/// First devices of a log, and a replacement.
 pub const LOGS: [&str; 3] = ["log0", "log1", "log2"];
-/// The folder of what the daemon remembers.
+/// Folder of the daemon's state.
 pub const STATE: &str = "state";
-/// The folder of its configuration.
+/// Folder of the daemon's configuration.
 pub const ETC: &str = "etc";
-/// The files of the configuration: one, and one that has the volumes in some storms.
+/// Files of the configuration: the main one, and one that has the volumes in some storms.
 pub const FILES: [&str; 2] = ["hotset.toml", "conf.d/volumes.toml"];
 /// A pool that comes and goes, and its device.
 pub const LENT: (&str, &str) = ("lent", "lent0");
-/// Devices that are in nothing, whose bytes stay: one is a file, one an export. What lies beside
-/// the devices and is none has the third name.
+/// Devices without a user, with bytes that stay: a file and an export. The third name is a file
+/// beside the devices.
 pub const BYSTANDERS: [&str; 3] = ["fence", "foreign", "bystander"];
-/// The size of each volume.
+/// Size of each volume.
 pub const VOLUME_MIB: u64 = 24;
-/// The size of each bystander.
+/// Size of each bystander.
 pub const BYSTANDER_MIB: u64 = 32;
-/// Numbers of volumes.
+/// Number of the write-back volume.
 pub const BACK: usize = 1;
-/// See [`BACK`].
+/// Number of the volume that comes and goes.
 pub const VISITOR: usize = 2;
 
-/// One of these.
+/// Draws one of `of`.
 pub fn one<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.usize(..of.len())]
 }
 
 impl Plan {
-    /// The plan of a storm.
+    /// Draws the plan of a storm.
     pub fn draw(rng: &mut Rng) -> Plan {
         let mut plan = Plan {
             volumes: Vec::new(),
@@ -169,7 +169,7 @@ impl Plan {
         name
     }
 
-    /// An array, the first member of which is another in some storms.
+    /// Adds an array; in some storms its first member is another array.
     fn add_array(
         &mut self,
         rng: &mut Rng,
@@ -189,7 +189,8 @@ impl Plan {
                 continue;
             }
             let place = match number {
-                // Its blocks are the larger ones, and an array takes no device with larger ones.
+                // A file has the larger blocks, and an array takes no device with larger blocks
+                // than its own.
                 0 => Place::File,
                 _ => one(rng, &[Place::File, Place::Export]),
             };
@@ -205,17 +206,17 @@ impl Plan {
         name
     }
 
-    /// The device of this name.
+    /// Returns the device of this name.
     pub fn device(&self, name: &str) -> Option<&Device> {
         self.devices.iter().find(|device| device.name == name)
     }
 
-    /// The array of this name.
+    /// Returns the array of this name.
     pub fn array(&self, name: &str) -> Option<&Array> {
         self.arrays.iter().find(|array| array.name == name)
     }
 
-    /// The devices that an origin is on: itself, or those of its array.
+    /// Returns the devices below an origin: itself, or those of its array.
     pub fn below(&self, origin: &str) -> Vec<String> {
         match self.array(origin) {
             Some(array) => array.members.iter().flat_map(|m| self.below(m)).collect(),
@@ -223,14 +224,14 @@ impl Plan {
         }
     }
 
-    /// Whether a device is an export.
+    /// True if a device is an export.
     pub fn is_exported(&self, name: &str) -> bool {
         let device = self.device(name);
         device.is_some_and(|device| device.place == Place::Export)
     }
 
-    /// The text of each of [`FILES`], which may be empty: sockets in `folder`, devices, the state
-    /// and the files themselves in `devices`.
+    /// Returns the text of each of [`FILES`], which may be empty. Sockets are in `folder`; devices,
+    /// the state and the files themselves are in `devices`.
     pub fn configuration(&self, folder: &Path, devices: &Path) -> [String; 2] {
         let (dir, at) = (folder.display(), devices.display());
         let mut text = format!(
@@ -267,7 +268,7 @@ impl Plan {
         }
     }
 
-    /// The section of a volume without its title.
+    /// Returns the section of a volume without its title.
     pub fn section(&self, volume: &Volume) -> String {
         let Volume {
             name,
@@ -294,13 +295,13 @@ impl Plan {
         text
     }
 
-    /// All devices of pools.
+    /// Returns all devices of pools.
     pub fn pool_devices(&self) -> Vec<&'static str> {
         let pools = self.pools.iter();
         pools.flat_map(|(_, devices)| devices.clone()).collect()
     }
 
-    /// What the storm is about, in a line.
+    /// Summarises the storm in a line.
     pub fn about(&self) -> String {
         let origin = |volume: &Volume| match self.array(volume.origin) {
             Some(array) if self.array(&array.members[0]).is_some() => {

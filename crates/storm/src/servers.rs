@@ -1,4 +1,4 @@
-//! What becomes of the servers of exports while a daemon runs.
+//! Faults of the servers of exports while a daemon runs.
 
 use crate::plan::{BACK, BYSTANDERS, VISITOR, one};
 use crate::world::World;
@@ -7,17 +7,17 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// What may become of one.
+/// Events of a server.
 const EVENTS: [&str; 4] = [
     "restarts",
     "comes back late",
     "forgets what was not flushed",
     "has another's export for a while",
 ];
-/// How long the daemon may take to find the export that it knows again.
+/// Time for the daemon to find an export that it recognises.
 const FOUND_AGAIN: Duration = Duration::from_secs(8);
 
-/// All that may become of them, by what they serve.
+/// All events, by the role of the export.
 pub fn classes() -> Vec<String> {
     let all = ["an origin", "a member"].iter();
     let all = all.flat_map(|what| EVENTS.iter().map(move |event| class(what, event)));
@@ -29,7 +29,7 @@ fn class(what: &str, event: &str) -> String {
 }
 
 impl World<'_> {
-    /// Strikes the server of an origin or of a victim, if there is one.
+    /// Strikes the server of an origin or of a victim, if one exists.
     pub fn strike_export(&self, rng: &mut Rng) {
         let victims = self.standing.victims().into_iter();
         let mut names: Vec<String> = victims.map(|(_, device)| device).collect();
@@ -48,7 +48,8 @@ impl World<'_> {
             None => "a member",
         };
         let event = one(rng, &EVENTS);
-        // What is written back is lost with a log as well; one of the two is enough.
+        // The log guards the writes that a write-back origin forgets: only one of the two may be at
+        // fault.
         let guarded = volume != Some(BACK) || !self.standing.log_may_fail();
         if event == EVENTS[2] && !guarded {
             return;
@@ -102,7 +103,7 @@ impl World<'_> {
         }
         export.begin();
         sleep(Duration::from_millis(rng.u64(500..4000)));
-        // Its own file has been open all the time.
+        // The export's own file has been open all the time.
         let _ = export.swap(None);
     }
 }

@@ -1,8 +1,8 @@
-//! Which devices may be at fault, so that nothing is asked of the daemon that no documents promise.
+//! Devices that may be at fault, so that the daemon has to do no more than the documents promise.
 //!
 //! Invariants:
 //!     of an array one device is at fault, its victim, until the array is healthy again
-//!     of a log one copy is at fault, until both take part again
+//!     of a log one copy is at fault, until both are online again
 
 use crate::plan::{BACK, LOGS, Plan};
 use fastrand::Rng;
@@ -11,35 +11,35 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
 struct Inner {
-    /// By array; none of one that is not known to be whole but for its victim.
+    /// Victims by array. An array has none until a report has shown it.
     victims: BTreeMap<&'static str, String>,
-    /// Arrays whose members may be at fault now.
+    /// Arrays with members that may be at fault now.
     strikable: Vec<&'static str>,
-    /// The devices of the log.
+    /// Devices of the log.
     logs: [String; 2],
-    /// Which of them may be at fault.
+    /// Index of the log device that may be at fault.
     log: usize,
-    /// Whether both copies of the log took part when last seen, and none was at fault since.
+    /// True if both copies of the log were online in the last report, and none was at fault since.
     log_whole: bool,
     log_may_fail: bool,
-    /// Whether the volume that is written back has left that, or may have, or has not begun.
+    /// True if the write-back volume is detached, or may be, or has not begun write-back.
     detached: bool,
-    /// Whether a daemon has served all.
+    /// True if a daemon has served all volumes.
     settled: bool,
-    /// Arrays that were given something to start without.
+    /// Arrays with a changed victim, which they have to start without.
     treated: Vec<&'static str>,
 }
 
-/// Which devices may be at fault.
+/// Devices that may be at fault.
 pub struct Standing(Mutex<Inner>);
 
-/// A list in a report.
+/// Returns a list of a report.
 pub fn list<'a>(of: &'a Value, what: &str) -> &'a [Value] {
     of[what].as_array().map_or(&[], Vec::as_slice)
 }
 
 impl Standing {
-    /// All are whole.
+    /// A standing in which all devices are whole.
     pub fn new() -> Standing {
         Standing(Mutex::new(Inner {
             victims: BTreeMap::new(),
@@ -58,7 +58,7 @@ impl Standing {
         self.0.lock().expect("no panic under this lock")
     }
 
-    /// Arrays, each with the device that may be at fault.
+    /// Returns arrays, each with the device that may be at fault.
     pub fn victims(&self) -> Vec<(&'static str, String)> {
         let inner = self.inner();
         let strikable = inner.strikable.iter();
@@ -67,87 +67,88 @@ impl Standing {
             .collect()
     }
 
-    /// The victim of an array, whether or not it may be at fault right now.
+    /// Returns the victim of an array, even if the victim may not be at fault now.
     pub fn victim(&self, array: &str) -> Option<String> {
         self.inner().victims.get(array).cloned()
     }
 
-    /// The device of the log that may be at fault.
+    /// Returns the device of the log that may be at fault.
     pub fn log(&self) -> String {
         let inner = self.inner();
         inner.logs[inner.log].clone()
     }
 
-    /// The devices of the log.
+    /// Returns the devices of the log.
     pub fn logs(&self) -> [String; 2] {
         self.inner().logs.clone()
     }
 
-    /// This device has taken the place of the one that may be at fault.
+    /// Notes that `by` has replaced the log device that may be at fault.
     pub fn replace_log(&self, by: &str) {
         let mut inner = self.inner();
         let log = inner.log;
         inner.logs[log] = by.to_owned();
     }
 
-    /// Whether one may be.
+    /// True if a log device may be at fault.
     pub fn log_may_fail(&self) -> bool {
         self.inner().log_may_fail
     }
 
-    /// No copy of the log may be at fault until the next start has both.
+    /// Forbids faults of log copies until the next start has both.
     pub fn keep_log(&self) {
         self.inner().log_may_fail = false;
     }
 
-    /// Whether no copy of the log lacks anything.
+    /// True if both copies of the log are complete.
     pub fn log_is_whole(&self) -> bool {
         self.inner().log_whole
     }
 
-    /// Whether nothing is written back any more.
+    /// True if the volume is no longer written back.
     pub fn is_detached(&self) -> bool {
         self.inner().detached
     }
 
-    /// What is written back may have left that.
+    /// Notes that the volume may have left write-back.
     pub fn detach(&self) {
         self.inner().detached = true;
     }
 
-    /// It is written back again, by both copies.
+    /// Notes that the volume is written back again, with both copies.
     pub fn attach(&self) {
         self.inner().detached = false;
     }
 
-    /// Whether every device has been used, so that one that is cut short is known to be.
+    /// True if every device has been used, so that a device that is cut short is recognised as
+    /// such.
     pub fn is_settled(&self) -> bool {
         self.inner().settled
     }
 
-    /// A device is at fault.
+    /// Notes a fault of a device.
     pub fn strike(&self, device: &str) {
         if LOGS.contains(&device) {
             self.inner().log_whole = false;
         }
     }
 
-    /// The victim of an array is no more what it was.
+    /// Notes that the victim of an array has changed its contents.
     pub fn treat(&self, array: &'static str) {
         self.inner().treated.push(array);
     }
 
-    /// The victim of an array and this device have changed places.
+    /// Notes that the victim of an array and `device` have changed places.
     pub fn exchange(&self, array: &'static str, device: &str) {
         self.inner().victims.insert(array, device.to_owned());
     }
 
-    /// Whether an array has a reason not to start by itself.
+    /// True if an array has a reason not to start by itself.
     pub fn is_treated(&self, array: &str) -> bool {
         self.inner().treated.contains(&array)
     }
 
-    /// Another life: what is whole by this report may be struck elsewhere.
+    /// Begins another life: devices that are whole by this report may be struck elsewhere.
     pub fn settle(&self, status: &Value, plan: &Plan, rng: &mut Rng) {
         let mut inner = self.inner();
         let back = list(status, "volumes")
@@ -178,7 +179,7 @@ impl Standing {
                 inner.victims.insert(known.name, victim);
                 inner.treated.retain(|treated| *treated != known.name);
             } else if !inner.victims.contains_key(known.name) {
-                // It has had no victim yet: nothing is known to be wrong with it.
+                // An array without a victim so far has no known fault.
                 let first = names.next().unwrap_or_default().to_owned();
                 inner.victims.insert(known.name, first);
             }
@@ -187,7 +188,8 @@ impl Standing {
         self.look(status);
     }
 
-    /// Which arrays may be struck by this report: not while copies are compared after a crash.
+    /// Notes the arrays that may be struck by this report: not while copies are compared after a
+    /// crash.
     pub fn look(&self, status: &Value) {
         let mut inner = self.inner();
         let arrays = list(status, "arrays").iter();

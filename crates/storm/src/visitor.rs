@@ -1,4 +1,5 @@
-//! A volume that is added while the daemon runs, used, and removed; then its origin alone has all.
+//! A volume that is added while the daemon runs, used, and removed. Then its origin alone has all
+//! data.
 
 use crate::bytes::{Part, SECTOR};
 use crate::client::Client;
@@ -12,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Adds and removes the volume until clients are to end.
+/// Adds and removes the volume until the clients' time is over.
 pub fn visit(world: &World, client: &Client, part: &mut Part, rng: &mut Rng) {
     let volume = &world.plan.volumes[VISITOR];
     let is_kept = || world.machine.has_volume(volume.name).unwrap_or(false);
@@ -32,7 +33,8 @@ pub fn visit(world: &World, client: &Client, part: &mut Part, rng: &mut Rng) {
             false => json!({"request": "add-volume", "volume": text, "device": null}),
         };
         is_there ^= change(world, &request);
-        // The daemon has changed, and its file could not be: what a reload does then is not known.
+        // The daemon has changed, and its file could not be: the effect of a reload is unknown
+        // then.
         if is_kept() != is_there {
             return;
         }
@@ -42,7 +44,8 @@ pub fn visit(world: &World, client: &Client, part: &mut Part, rng: &mut Rng) {
     }
 }
 
-/// Whether the origin of a volume, which is a file or an export, holds what it has to by itself.
+/// Fails if the origin of a volume, a file or an export, lacks a byte that it has to hold by
+/// itself.
 pub fn origin_alone(world: &World, volume: usize, parts: &[Part]) -> Result<(), String> {
     let path = world.machine.back().join(world.plan.volumes[volume].origin);
     let file = File::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -1,4 +1,4 @@
-//! Who watches the daemon: a report comes in time, and a loss is seen in it.
+//! The watch over the daemon: a report comes in time, and shows each loss.
 
 use crate::plan::LOGS;
 use crate::standing::list;
@@ -8,10 +8,11 @@ use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How often a report is asked for.
+/// Interval of reports.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// Asks for reports until clients are to end: each in time, and what is lost by it.
+/// Requests reports until the clients' time is over. Checks that each is in time, and notes the
+/// losses in it.
 pub fn watch(world: &World) {
     let mut in_sync = BTreeSet::new();
     while !world.weather.is_over() {
@@ -60,7 +61,7 @@ fn lost(world: &World, status: &Value) {
     }
 }
 
-/// Members that were in sync when last seen, and are lost.
+/// Returns members that were in sync in an earlier report, and are lost.
 fn lost_members(world: &World, status: &Value, in_sync: &mut BTreeSet<String>) {
     for array in list(status, "arrays") {
         let array_name = array["name"].as_str().unwrap_or_default();

@@ -1,27 +1,28 @@
-//! What is wrong with the machine and its devices at the moment, and since when it is not: what a
-//! client has to bear, and how long it may have to wait.
+//! Present troubles of the machine and its devices, and the times of their ends. From these follow
+//! the errors and the delays that a client has to accept.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// How long a client's request may take once nothing holds it up, on an idle machine: until a device of a
-/// log or of a pool is lost (ten times `hit_latency_max`), and as long for what has to be done then.
+/// Longest time of a client's request once nothing holds it up, on an idle machine. That is the
+/// time to lose a log or pool device (ten times `hit_latency_max`), and as long for the work after
+/// that.
 const ANSWER: Duration = Duration::from_secs(25);
-/// The same of a command, before which others may have their turn.
+/// Likewise of a command, which other commands may precede.
 pub const TURN: Duration = Duration::from_secs(120);
-/// The same of a report.
+/// Likewise of a report.
 pub const STATUS: Duration = Duration::from_secs(2);
 
-/// Something that is so at times.
+/// A condition that holds at times.
 pub struct Condition {
     began: Instant,
     times: AtomicU64,
-    /// When it last ended, in milliseconds; 0 if it never was.
+    /// Time of its last end, in milliseconds; 0 if it never held.
     ended: AtomicU64,
 }
 
-/// It is so until this is dropped.
+/// A guard: the condition holds until the guard is dropped.
 pub struct While<'a>(&'a Condition);
 
 impl Drop for While<'_> {
@@ -41,7 +42,7 @@ impl Condition {
         }
     }
 
-    /// Has it be so until what is returned is dropped.
+    /// Sets the condition until the result is dropped.
     pub fn begin(&self) -> While<'_> {
         self.times.fetch_add(1, SeqCst);
         While(self)
@@ -55,37 +56,37 @@ impl Condition {
         self.began + Duration::from_millis(self.ended.load(SeqCst))
     }
 
-    /// Whether it was so at any time since then.
+    /// True if the condition held at any time since `since`.
     pub fn was_since(&self, since: Instant) -> bool {
         self.is_so() || (self.ended.load(SeqCst) > 0 && self.ended() >= since)
     }
 }
 
-/// How a volume is.
+/// Troubles of a volume.
 pub struct Sky {
-    /// Requests are held up rightly: a device that is needed for them does not answer.
+    /// Requests are rightly held up: a device that they need does not answer.
     pub held: Condition,
-    /// It is quiesced, which holds up its clients alone.
+    /// The volume is quiesced, which holds up only its clients.
     pub quiesced: Condition,
-    /// Clients' requests fail rightly.
+    /// Requests of clients rightly fail.
     pub failing: Condition,
-    /// How often its origin has lost what was not flushed.
+    /// Number of times that the origin has lost unflushed writes.
     pub forgotten: AtomicU64,
 }
 
-/// How the machine is.
+/// Troubles of the machine.
 pub struct Weather {
     /// The daemon is stopped by a signal, or does not run.
     pub paused: Condition,
-    /// What holds up commands alone: the folder of the configuration does not answer.
+    /// Only commands are held up: the folder of the configuration does not answer.
     pub commands: Condition,
-    /// That of each volume.
+    /// Troubles of each volume.
     pub volumes: Vec<Sky>,
-    /// The daemon is ending.
+    /// True while the daemon is ending.
     pub ending: AtomicBool,
-    /// Clients are to end.
+    /// True once clients are to end.
     pub over: AtomicBool,
-    /// The greatest load so far, in thousandths.
+    /// Greatest load so far, in thousandths.
     load: AtomicU64,
 }
 
@@ -101,7 +102,7 @@ impl Sky {
 }
 
 impl Weather {
-    /// Fair weather for so many volumes.
+    /// Weather without troubles for `volumes` volumes.
     pub fn new(volumes: usize) -> Weather {
         Weather {
             paused: Condition::new(),
@@ -113,9 +114,9 @@ impl Weather {
         }
     }
 
-    /// How many times as long as on an idle machine all may take: 1, and the programs that want a
-    /// processor for each that there is, as far as some program waits for one at all
-    /// (`/proc/loadavg`, and the pressure of processors over ten seconds).
+    /// Returns the factor by which limits grow over those of an idle machine. The factor is 1, plus
+    /// the load average per processor times the share of the last ten seconds in which a program
+    /// waited for a processor (`/proc/loadavg`, `/proc/pressure/cpu`).
     pub fn load(&self) -> f64 {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         let (average, pressure) = (read("/proc/loadavg"), read("/proc/pressure/cpu"));
@@ -129,7 +130,7 @@ impl Weather {
         load
     }
 
-    /// The greatest that [`Weather::load`] has been.
+    /// Returns the greatest [`Weather::load`] so far.
     pub fn load_max(&self) -> f64 {
         self.load.load(SeqCst) as f64 / 1000.0
     }
@@ -145,31 +146,32 @@ impl Weather {
         is_late.then_some(waited)
     }
 
-    /// How long what began then has taken since nothing held it up, if that is more than `limit`.
+    /// Returns the time since `begun`, or since a later end of all hindrances, if that exceeds
+    /// `limit`. `None` while a hindrance holds.
     pub fn overdue(&self, begun: Instant, limit: Duration) -> Option<Duration> {
         let held = self.volumes.iter().map(|sky| &sky.held);
         let excuses: Vec<&Condition> = held.chain([&self.paused, &self.commands]).collect();
         self.late(begun, limit, &excuses)
     }
 
-    /// The same of a request of a client of a volume.
+    /// Likewise for a request of a volume's client.
     pub fn overdue_request(&self, begun: Instant, volume: usize) -> Option<Duration> {
         let sky = &self.volumes[volume];
         let excuses = [&self.paused, &sky.held, &sky.quiesced];
         self.late(begun, ANSWER, &excuses)
     }
 
-    /// The same of what no device holds up.
+    /// Likewise for a report, which no device holds up.
     pub fn overdue_report(&self, begun: Instant) -> Option<Duration> {
         self.late(begun, STATUS, &[&self.paused])
     }
 
-    /// Whether clients are to end.
+    /// True if clients are to end.
     pub fn is_over(&self) -> bool {
         self.over.load(SeqCst)
     }
 
-    /// Whether the daemon is ending.
+    /// True if the daemon is ending.
     pub fn is_ending(&self) -> bool {
         self.ending.load(SeqCst)
     }

@@ -1,4 +1,4 @@
-//! What outlives a daemon.
+//! State that outlives a daemon.
 
 use crate::bystander::Bystander;
 use crate::canary::Canary;
@@ -10,24 +10,24 @@ use crate::plan::Plan;
 use crate::standing::Standing;
 use crate::weather::Weather;
 
-/// What outlives a daemon.
+/// State that outlives a daemon.
 pub struct World<'a> {
-    /// Its files.
+    /// Files and process of the daemon.
     pub machine: &'a Machine,
-    /// What it is made of.
+    /// Plan of the storm.
     pub plan: &'a Plan,
-    /// The rules of its devices.
+    /// Rules of the devices.
     pub devil: &'a Devil,
-    /// The servers of its exports.
+    /// Servers of the exports.
     pub exports: &'a [Export],
-    /// What lies beside its devices.
+    /// Files and devices that have to stay unchanged.
     pub bystanders: &'a [Bystander],
-    /// Which devices may be at fault.
+    /// Devices that may be at fault.
     pub standing: &'a Standing,
-    /// The weather.
+    /// Present troubles.
     pub weather: &'a Weather,
-    /// What is found.
+    /// Results of the storm.
     pub found: &'a Found,
-    /// What has to be found.
+    /// Fault that has to be found.
     pub canary: Option<Canary>,
 }

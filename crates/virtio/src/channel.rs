@@ -1,7 +1,8 @@
-//! The channel by which a monitor hears from its disk: that the configuration has changed.
+//! The channel from a disk to its monitor, for changes of the configuration.
 //!
-//! It comes as a descriptor of one of the monitor's messages. `vhost` keeps that, and has no
-//! such word; so the descriptor is duplicated before `vhost` reads the message.
+//! One of the monitor's messages carries the channel as a descriptor. `vhost` keeps that
+//! descriptor, and cannot send this message. So the descriptor is duplicated before `vhost` reads
+//! the monitor's message.
 
 use rustix::io::ioctl_fionread;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
@@ -9,17 +10,17 @@ use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// The bytes before the body of a message: its kind, flags and the body's length.
+/// Bytes before the body of a message: its kind, flags and the body's length.
 const HEADER_BYTES: usize = 12;
-/// The longest body; `vhost` refuses a longer one.
+/// Longest body; `vhost` refuses a longer one.
 const BODY_BYTES_MAX: u32 = 4096;
 /// `VHOST_USER_SET_BACKEND_REQ_FD`.
 const SET_CHANNEL: [u8; 4] = 21_u32.to_ne_bytes();
 /// `VHOST_USER_BACKEND_CONFIG_CHANGE_MSG`, version 1, without a body.
 const CONFIG_CHANGE: [u8; HEADER_BYTES] = [2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
 
-/// Whether the next message of `socket` is there whole, or will never be because its peer has
-/// gone, so that reading it does not wait.
+/// Returns true if a read of the next message of `socket` does not wait: the message is complete,
+/// or its peer is gone.
 pub(crate) fn is_whole(socket: BorrowedFd<'_>) -> bool {
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
     let mut header = [0; HEADER_BYTES];
@@ -45,8 +46,8 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// The channel that the next message of `socket` gives, if it is one that does. The
-    /// message is left where it is.
+    /// Takes the channel from the next message of `socket`, if the message carries one. The message
+    /// stays in the socket.
     pub(crate) fn peek(socket: BorrowedFd<'_>) -> Option<Channel> {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         let mut header = [0; HEADER_BYTES];
@@ -54,7 +55,8 @@ impl Channel {
             let got = recvmsg(socket, &mut [IoSliceMut::new(&mut header)], room, flags);
             got.is_ok_and(|got| got.bytes == HEADER_BYTES) && header[..4] == SET_CHANNEL
         };
-        // Descriptors of other messages are not asked for, so that none is duplicated.
+        // A peek without room for descriptors comes first, so that descriptors of other messages
+        // are not duplicated.
         if !peek(&mut RecvAncillaryBuffer::default()) {
             return None;
         }
@@ -73,8 +75,8 @@ impl Channel {
         })
     }
 
-    /// Has the monitor read the configuration space again, once. One that does not listen is
-    /// left with what it knows.
+    /// Makes the monitor read the configuration space again, once. A monitor that does not listen
+    /// keeps the old configuration.
     pub(crate) fn announce(&mut self) {
         if !std::mem::replace(&mut self.has_announced, true) {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;

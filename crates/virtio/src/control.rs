@@ -1,7 +1,7 @@
 //! The thread of one disk: takes a monitor's connection and its messages.
 //!
-//! Messages carry descriptors, which a `Stream` cannot, and `vhost` reads them from a socket
-//! that it waits for: hence a thread, which touches no data. A guest's kicks it hands over.
+//! Messages carry descriptors, which a `Stream` cannot, and `vhost` waits for the socket that it
+//! reads: hence a thread, which touches no data. A guest's kicks go to the shard.
 
 #[cfg(test)]
 mod tests;
@@ -26,12 +26,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use vhost::vhost_user::{BackendReqHandler, Error};
 
-/// How long the rest of a message may take, and room for an answer: both are little, and whoever
-/// waits for it is no one but the next monitor.
+/// Time limit for the rest of a message, and for room for an answer. Both are short, and a longer
+/// wait would only delay the next monitor.
 const MESSAGE_MAX: Duration = Duration::from_secs(2);
-/// How often it is looked meanwhile.
+/// Interval of checks in that time.
 const LOOK: Duration = Duration::from_millis(5);
-/// How often it is looked whether there is something to say of what was left out.
+/// Interval of checks for a summary of suppressed log lines.
 const SUM_UP: Duration = Duration::from_secs(1);
 
 /// A socket at which a disk is offered, until dropped.
@@ -42,16 +42,16 @@ pub struct Listener {
 }
 
 struct Shared {
-    /// Raised when the thread is to end.
+    /// Event that ends the thread.
     stop: File,
     connection: Mutex<Option<Arc<UnixStream>>>,
 }
 
 impl Listener {
-    /// Offers a disk of this shape at the unix socket `path`: to one monitor at a time, and
-    /// to the next when it has gone.
+    /// Offers a disk of this shape at the unix socket `path`: to one monitor at a time, and to the
+    /// next when that one is gone.
     ///
-    /// The port's server takes the kicks from `Kicks`; `bells` ring the monitors.
+    /// The port's server takes the kicks from `Kicks`; `bells` signal the monitors.
     pub fn begin(
         path: &Path,
         shape: Shape,
@@ -86,7 +86,7 @@ impl Listener {
         Ok((Listener { path, door, shared }, port, kicks))
     }
 
-    /// What happened so far.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
         self.door.lock().counters
     }
@@ -111,7 +111,7 @@ fn is_socket(path: &Path) -> bool {
     file.is_ok_and(|file| file.file_type().is_socket())
 }
 
-/// Listens at `path`; the file of a socket that no process listens on is replaced, and no other.
+/// Listens at `path`. The file of a socket without a listening process is replaced, and no other.
 fn bind(path: &Path) -> IoResult<UnixListener> {
     let mut bound = UnixListener::bind(path);
     if let Err(error) = &bound
@@ -139,7 +139,7 @@ fn event() -> io::Result<File> {
     let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
     match fd {
         0.. => {
-            // SAFETY: just made, and owned by nobody else.
+            // SAFETY: just made, and without another owner.
             Ok(unsafe { File::from_raw_fd(fd) })
         }
         _ => Err(io::Error::last_os_error()),
@@ -154,7 +154,7 @@ struct Thread {
     bells: Bells,
 }
 
-/// Waits until one of `fds` is ready, or for `time`: those that are.
+/// Waits until one of `fds` is ready, or for `time`. Returns the state of each.
 fn wait(fds: &[RawFd], time: Option<Duration>) -> io::Result<Vec<bool>> {
     let time = time.map_or(-1, |time| time.as_millis() as libc::c_int);
     let poll = |fd: &RawFd| libc::pollfd {
@@ -173,7 +173,7 @@ fn wait(fds: &[RawFd], time: Option<Duration>) -> io::Result<Vec<bool>> {
     Ok(polled.iter().map(|entry| entry.revents != 0).collect())
 }
 
-/// Whether a message that is sent now does not wait for its peer.
+/// Returns true if a message can be sent now without a wait for the peer.
 fn has_room(socket: &UnixStream) -> bool {
     let mut poll = libc::pollfd {
         fd: socket.as_raw_fd(),
@@ -198,7 +198,7 @@ impl Thread {
         }
     }
 
-    /// Says what was left out; when to look again.
+    /// Logs a summary of suppressed lines. Returns the time until the next check.
     fn sum_up(&self) -> Option<Duration> {
         let is_more = self.door.lock().log.sum_up();
         is_more.then_some(SUM_UP)
@@ -240,7 +240,7 @@ impl Thread {
         }
     }
 
-    /// Follows a connection to its end: why it ended.
+    /// Serves a connection to its end. Returns the reason of the end.
     fn follow(
         &self,
         messages: &mut BackendReqHandler<Mutex<Handler>>,
@@ -269,7 +269,7 @@ impl Thread {
                     return error;
                 }
             }
-            // Only when it has no message: a monitor that has gone may be back.
+            // Only without a message: a monitor that is gone may be back.
             if ready[1] && !ready[2] && self.socket.accept().is_ok() {
                 let mut device = self.door.lock();
                 let name = &device.shape.name;
@@ -278,7 +278,8 @@ impl Thread {
                 );
                 device.log.say(Topic::TurnedAway, &line);
             }
-            // The monitor read the size from the daemon before, and does not look again by itself.
+            // The monitor has the size from the previous daemon, and does not read it again by
+            // itself.
             if let Some(channel) = &mut channel
                 && self.door.lock().rings.iter().any(Ring::is_served)
             {
@@ -287,8 +288,8 @@ impl Thread {
         }
     }
 
-    /// Whether the next message is whole and its answer has room, in good time: neither is waited
-    /// for by whoever reads it.
+    /// Returns true once the next message is complete and its answer has room; false after the time
+    /// limit. The reader of the message waits for neither.
     fn is_answerable(&self, socket: &UnixStream) -> bool {
         let begun = Instant::now();
         while !is_whole(socket.as_fd()) || !has_room(socket) {

@@ -1,8 +1,8 @@
-//! The disk of one guest: what the control thread sets up, and the shard serves.
+//! The disk of one guest: set up by the control thread, and served by the shard.
 //!
 //! Invariants:
 //!     a tag waits, or holds a request, or its server has it
-//!     a tag waits ⟹ no ring has a request, or one that does was woken for it  (`rouse`)
+//!     a tag waits ⟹ no ring has a request, or a tag was woken for one  (`rouse`)
 
 use crate::layout;
 use crate::log::{DiskLog, Topic};
@@ -17,20 +17,20 @@ use std::task::{Context, Poll, Waker};
 use virtio_bindings::bindings::virtio_blk as blk;
 use vm_memory::{Bytes, GuestAddress};
 
-/// Requests answered here, without the volume, before others have their turn.
+/// Most requests answered here, without the volume, before other tasks have their turn.
 const AT_ONCE_MAX: u32 = 64;
 
-/// The disk, behind a lock that is held for as long as one request's bytes are copied.
+/// The disk, behind a lock that is held for the copy of one request's bytes at most.
 pub(crate) struct Door {
     device: Mutex<Device>,
-    /// A request was answered.
+    /// Signals that a request was answered.
     answered: Condvar,
 }
 
 pub(crate) struct Device {
     pub(crate) shape: Shape,
     pub(crate) rings: Vec<Ring>,
-    /// The features that the guest took.
+    /// Features that the guest accepted.
     pub(crate) features: u64,
     pub(crate) counters: Counters,
     pub(crate) log: DiskLog,
@@ -38,7 +38,7 @@ pub(crate) struct Device {
     held: Vec<Option<Held>>,
     /// Tags that wait, in order.
     idle: VecDeque<(Tag, Waker)>,
-    /// The ring that is looked at first.
+    /// Ring to begin the next search with.
     first: usize,
 }
 
@@ -77,8 +77,8 @@ impl Door {
         self.device.lock().expect("no panic under this lock")
     }
 
-    /// Stops the rings that `which` names, and waits until they have nothing in hand, or
-    /// the disk is closed.
+    /// Stops the rings that `which` names, and waits until they have no request in flight, or the
+    /// disk is closed.
     pub(crate) fn stop(&self, which: impl Fn(usize) -> bool) -> MutexGuard<'_, Device> {
         let mut device = self.lock();
         for (_, ring) in device
@@ -157,7 +157,8 @@ impl Device {
         Poll::Pending
     }
 
-    /// Wakes a tag if there is a request for it, which wakes the next: whether there was.
+    /// Wakes a tag if there is a request for it; that tag wakes the next. Returns true if a tag was
+    /// woken.
     pub(crate) fn rouse(&mut self) -> bool {
         let wakes = !self.idle.is_empty() && self.has_more();
         let next = wakes.then(|| self.idle.pop_front()).flatten();
@@ -191,7 +192,7 @@ impl Device {
         Begun::Nothing
     }
 
-    /// Reads a request that was popped, and answers it at once if it is none for the volume.
+    /// Reads a popped request, and answers it at once if the volume is not needed.
     fn read(&mut self, ring: usize, head: u16, memory: Arc<Memory>) -> Begun {
         // A guest that cannot flush has every write durable.
         let fua = match layout::flushes(self.features) {
@@ -200,7 +201,7 @@ impl Device {
         };
         let table = self.rings[ring].table();
         let parsed = request::parse(memory.parts(), table, head, &self.shape, fua);
-        // Zeroes in the place of what it was are no request.
+        // Zeroes in the place of lost memory are no request.
         let Some(parsed) = parsed.ok().filter(|_| !memory.is_lost()) else {
             self.push(ring, &memory, head, 0);
             return Begun::Done;
@@ -285,7 +286,7 @@ impl Device {
         })
     }
 
-    /// Gives a request its status, and its descriptors back.
+    /// Writes the status of a request, and gives its descriptors back.
     fn finish(
         &mut self,
         ring: usize,
@@ -295,7 +296,7 @@ impl Device {
         status: u8,
         written: u32,
     ) {
-        // Where there is no place for a status, its guest harms itself alone.
+        // Without a place for the status, the guest harms only itself.
         let written = match memory.write_obj(status, at) {
             Ok(()) => written + 1,
             Err(_) => 0,
@@ -326,10 +327,10 @@ impl Device {
     }
 }
 
-/// What `Device::begin` came to.
+/// The result of `Device::begin`.
 enum Begun {
     Request(Box<Held>),
-    /// One was answered.
+    /// A request was answered.
     Done,
     Nothing,
 }

@@ -1,12 +1,12 @@
-//! Shared memory that is taken away while it is used: a file that is made shorter answers
-//! every access beyond its end with SIGBUS.
+//! Shared memory that is taken away in use: every access beyond the end of a file that was made
+//! shorter raises SIGBUS.
 //!
-//! The signal's handler puts zeroes in the place of the whole mapping, and marks it as lost, so that
-//! whoever was using it goes on and sees that it is.
+//! The signal's handler puts zeroes in the place of the whole mapping, and marks the mapping as
+//! lost. The interrupted code goes on, and sees the mark.
 //!
 //! Invariants:
-//!     a mapping is replaced only while it is watched; any other SIGBUS does what it did before
-//!     zeroes are seen that were put there ⟹ the mapping is marked as lost
+//!     a mapping is replaced only while it is watched; any other SIGBUS has its earlier effect
+//!     zeroes of the handler are seen ⟹ the mapping is marked as lost
 //!     a watch ends before its mapping does
 //!     the handler takes no lock and allocates nothing
 
@@ -15,12 +15,12 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
-/// Mappings that are watched at one time: a few for each virtual machine.
+/// Most mappings watched at one time: a few for each virtual machine.
 const WATCHED_MAX: usize = 1024;
 
 struct Slot {
     taken: AtomicBool,
-    /// Where the mapping begins; 0 while it is not watched.
+    /// Beginning of the mapping; 0 while it is not watched.
     start: AtomicUsize,
     len: AtomicUsize,
     lost: AtomicBool,
@@ -35,7 +35,7 @@ static SLOTS: [Slot; WATCHED_MAX] = [const {
     }
 }; WATCHED_MAX];
 
-/// What handled the signal before.
+/// Earlier handler of the signal.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// A mapping that may be taken away, until dropped.
@@ -45,8 +45,8 @@ impl Watch {
     /// Watches `len` bytes from `start` on.
     ///
     /// # Safety
-    /// They are a mapping of their own, which outlives the watch and of which no reference is
-    /// made, so that another may take its place at any time.
+    /// The bytes are a mapping of their own, which outlives the watch. No reference to the mapping
+    /// exists, so that another may take its place at any time.
     pub(crate) unsafe fn begin(start: *mut u8, len: usize) -> io::Result<Watch> {
         handle()?;
         let free = |slot: &&Slot| {
@@ -63,7 +63,7 @@ impl Watch {
         Ok(Watch(slot))
     }
 
-    /// Whether what was read since it began may be zeroes that were never there.
+    /// True if reads since the beginning may have given zeroes of the handler.
     pub(crate) fn is_lost(&self) -> bool {
         self.0.lost.load(Acquire)
     }
@@ -76,17 +76,17 @@ impl Drop for Watch {
     }
 }
 
-/// Has the signal handled from now on.
+/// Installs the handler of the signal, once.
 fn handle() -> io::Result<()> {
     static INSTALLED: OnceLock<i32> = OnceLock::new();
     let number = *INSTALLED.get_or_init(|| {
         let mut before = MaybeUninit::<libc::sigaction>::uninit();
-        // SAFETY: the pointers are to what the calls read or fill in.
+        // SAFETY: the pointers are to values that the calls read or fill in.
         unsafe {
             if libc::sigaction(libc::SIGBUS, std::ptr::null(), before.as_mut_ptr()) != 0 {
                 return io::Error::last_os_error().raw_os_error().unwrap_or(-1);
             }
-            // Before there is a handler that looks there.
+            // Set before the handler exists, which reads the value.
             BEFORE.get_or_init(|| before.assume_init());
             let mut action: libc::sigaction = std::mem::zeroed();
             let handler: extern "C" fn(_, _, _) = on_signal;
@@ -130,8 +130,8 @@ fn replace(at: usize) -> bool {
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
         );
-        // SAFETY: who faulted uses the mapping, so it is watched and may be replaced. The number of
-        // the last error is that of whoever was interrupted.
+        // SAFETY: the code that faulted uses the mapping, so that the mapping is watched and may be
+        // replaced. The number of the last error belongs to the interrupted code.
         return unsafe {
             let number = *libc::__errno_location();
             let put = libc::mmap(start as *mut _, len, read_write, zeroes, -1, 0);
@@ -142,12 +142,12 @@ fn replace(at: usize) -> bool {
     false
 }
 
-/// Does what was done before the signal was handled here.
+/// Passes the signal on to its earlier handler.
 fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let before = BEFORE.get();
     let handler = before.map_or(libc::SIG_DFL, |before| before.sa_sigaction);
     if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
-        // A fault cannot be ignored; it comes again, and ends the process.
+        // A fault cannot be ignored: the access faults again, and ends the process.
         // SAFETY: no handler of ours is named.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
         return;
@@ -174,7 +174,7 @@ pub(crate) mod tests {
 
     /// A file in memory, which can be made shorter.
     pub(crate) fn file(bytes: usize) -> File {
-        // SAFETY: the name is a C string, and what it makes is owned by nobody else.
+        // SAFETY: the name is a C string, and the new descriptor has no other owner.
         let file = unsafe {
             let fd = libc::memfd_create(c"test".as_ptr(), libc::MFD_CLOEXEC);
             assert!(fd >= 0);

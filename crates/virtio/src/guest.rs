@@ -1,4 +1,4 @@
-//! A guest for tests: memory, and a ring in it that it fills as it likes.
+//! A guest for tests: memory, and a ring in that memory with any contents.
 
 use crate::device::Door;
 use crate::inflight::Marks;
@@ -7,19 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering::*, fence};
 use vm_memory::{Bytes, GuestAddress, MmapRegion};
 
-/// Where its memory begins, and its bytes.
+/// Beginning of the memory, and its bytes.
 pub(crate) const BASE: u64 = 1 << 20;
 pub(crate) const BYTES: u64 = 8 << 20;
 const AVAILABLE: u64 = BASE + 0x1_0000;
 const USED: u64 = BASE + 0x2_0000;
-/// Where buffers may lie.
+/// Beginning of the buffers.
 pub(crate) const BUFFERS: u64 = BASE + 0x4_0000;
 
 pub(crate) const NEXT: u16 = 1;
 pub(crate) const WRITE: u16 = 2;
 pub(crate) const INDIRECT: u16 = 4;
 
-/// A descriptor as it lies in memory.
+/// A descriptor in the format of the memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raw {
     pub(crate) at: u64,
@@ -40,7 +40,7 @@ impl Guest {
         Guest::with(len, MmapRegion::new(BYTES as usize).unwrap())
     }
 
-    /// With this memory.
+    /// A guest with this memory.
     pub(crate) fn with(len: u16, map: MmapRegion) -> Guest {
         Guest {
             memory: Arc::new(Memory::new(vec![(GuestAddress(BASE), map)]).unwrap()),
@@ -50,7 +50,7 @@ impl Guest {
         }
     }
 
-    /// Sets its ring up as the first of `door`.
+    /// Sets the guest's ring up as the first of `door`.
     pub(crate) fn attach(&self, door: &Door, marks: Option<&Marks>) {
         let mut device = door.lock();
         let ring = &mut device.rings[0];
@@ -90,7 +90,7 @@ impl Guest {
         self.jump(self.offered.wrapping_add(1));
     }
 
-    /// Says that so many chains were made available.
+    /// Sets the number of chains made available.
     pub(crate) fn jump(&mut self, offered: u16) {
         fence(SeqCst);
         self.offered = offered;
@@ -98,7 +98,7 @@ impl Guest {
         self.memory.write_obj(offered, place).unwrap();
     }
 
-    /// The next chain that was given back, and the bytes written to it.
+    /// Returns the next chain that was given back, and the number of bytes written to that chain.
     pub(crate) fn used(&mut self) -> Option<(u32, u32)> {
         let used: u16 = self.memory.read_obj(GuestAddress(USED + 2)).unwrap();
         fence(SeqCst);

@@ -1,4 +1,4 @@
-//! What a monitor asks for, message by message: the rings are set up, started and stopped.
+//! The requests of a monitor, message by message: rings are set up, started and stopped.
 
 use crate::device::Door;
 use crate::inflight::{self, Marks};
@@ -23,11 +23,10 @@ use vhost::vhost_user::{Backend, Error, GpuBackend, Result, VhostUserBackendReqH
 use virtio_queue::QueueT;
 use vm_memory::{FileOffset, GuestAddress, MmapRegion};
 
-/// The bytes of the configuration space that a monitor may ask for; those that are not used
-/// are zero.
+/// Bytes of the configuration space that a monitor may request; unused ones are zero.
 const CONFIG_BYTES_MAX: usize = 256;
 
-/// One connection of a monitor.
+/// A connection of a monitor.
 pub(crate) struct Handler {
     door: Arc<Door>,
     kicks: Sender,
@@ -37,7 +36,7 @@ pub(crate) struct Handler {
     marks: Option<Marks>,
 }
 
-/// Where a part of the guest's memory is for the monitor, by whose addresses it places rings.
+/// A part of the guest's memory at the monitor's addresses, by which the monitor places rings.
 struct Region {
     theirs: u64,
     guest: u64,
@@ -56,7 +55,7 @@ impl Handler {
         }
     }
 
-    /// What rings a monitor, if it wants to be rung.
+    /// Makes the bell for a monitor, if the monitor wants one.
     fn bell(&self, event: Option<File>) -> Result<Option<Bell>> {
         let bell = event.map(|event| (self.bells)(event.into()));
         bell.transpose().map_err(failed)
@@ -70,7 +69,7 @@ impl Handler {
     }
 }
 
-/// The number of a ring that there may be.
+/// Checks the number of a ring.
 fn ring(index: u32) -> Result<usize> {
     match index < u32::from(QUEUES_MAX) {
         true => Ok(index as usize),
@@ -86,8 +85,8 @@ fn broken(RingBroken(why): RingBroken) -> Error {
     failed(io::Error::other(why))
 }
 
-/// Refuses memory that is not the kernel's own: whoever touches a page of another file waits for
-/// its file system, which may be a process that does not answer.
+/// Refuses memory that is not the kernel's own. A page of another file depends on its file system,
+/// and an access would wait for that: the process behind it may not answer.
 fn is_memory(file: &File) -> Result<()> {
     const HUGETLBFS: libc::c_long = 0x9584_58f6;
     let mut about = MaybeUninit::<libc::statfs>::zeroed();
@@ -136,7 +135,7 @@ impl VhostUserBackendReqHandlerMut for Handler {
         let always = features & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() == 0;
         for ring in &mut device.rings {
             ring.queue.set_event_idx(layout::has_event_index(features));
-            // Without it there is no message that would enable them.
+            // Without that feature no message would enable the rings.
             ring.enabled |= always;
         }
         Ok(())
@@ -221,12 +220,12 @@ impl VhostUserBackendReqHandlerMut for Handler {
 
     fn set_vring_kick(&mut self, index: u8, fd: Option<File>) -> Result<()> {
         let at = ring(index.into())?;
-        // Nobody polls a ring here.
+        // Rings are not polled here.
         let kick = fd.filter(kicks::is_event).ok_or(Error::InvalidParam)?;
         let memory = self.memory.clone().ok_or(Error::InvalidParam)?;
         let mut device = self.door.lock();
         let ring = &mut device.rings[at];
-        // One that is served gets another event, and nothing else.
+        // A ring that is served gets another event, and no other change.
         if !ring.has_started() {
             let len = ring.queue.size();
             let marks = self.marks.as_ref().map(|marks| {
@@ -282,7 +281,8 @@ impl VhostUserBackendReqHandlerMut for Handler {
         size: u32,
         _flags: VhostUserConfigFlags,
     ) -> Result<Vec<u8>> {
-        // QEMU counts from where the space begins; cloud-hypervisor, from where that of old devices had it.
+        // QEMU counts offsets from the beginning of the space; cloud-hypervisor, from its place in
+        // old devices.
         let of_old = offset.checked_sub(VHOST_USER_CONFIG_OFFSET);
         let offset = of_old.unwrap_or(offset);
         let mut bytes = [0; CONFIG_BYTES_MAX];

@@ -1,4 +1,4 @@
-//! A guest that does as it likes: what the fuzzer runs, and the tests on random bytes.
+//! A guest that breaks rules, for the fuzzer and for tests on random bytes.
 
 use crate::device::Door;
 use crate::guest::{BASE, BUFFERS, BYTES, Guest, NEXT, Raw, WRITE};
@@ -13,7 +13,7 @@ use vm_memory::{Bytes, GuestAddress};
 
 const SECTORS: Sectors = Sectors(1 << 15);
 const DEPTH: u16 = 4;
-/// What a guest that can flush takes of `layout::features`.
+/// Feature of a guest that can flush, from `layout::features`.
 pub(crate) const FLUSH: u64 = 1 << 9;
 
 pub(crate) fn door() -> Arc<Door> {
@@ -35,7 +35,7 @@ pub(crate) fn poll(door: &Door, tag: Tag) -> Option<IoResult<Request>> {
     }
 }
 
-/// Carries out what `tag` holds, on a disk whose every byte is 7.
+/// Serves the request of `tag`, on a disk with 7 in every byte.
 pub(crate) fn serve(door: &Door, pool: &Pool, tag: Tag, request: Request) {
     let answer = match request {
         Request::Read(_) => {
@@ -70,7 +70,7 @@ pub(crate) fn serve_all(door: &Door, pool: &Pool) -> Vec<Request> {
     }
 }
 
-/// A header at `at`.
+/// Writes a header at `at`.
 pub(crate) fn header(guest: &Guest, at: u64, kind: u32, sector: u64) {
     let memory = &guest.memory;
     memory.write_obj(kind, GuestAddress(at)).unwrap();
@@ -98,7 +98,7 @@ pub(crate) fn offer_read(guest: &mut Guest, head: u16, sector: u64) {
     guest.offer(head);
 }
 
-/// Whether that read was answered with the disk's bytes.
+/// Returns true if that read was answered with the disk's bytes.
 pub(crate) fn was_read(guest: &Guest, head: u16) -> bool {
     let at = BUFFERS + u64::from(head) * 4096;
     let mut bytes = [0; 513];
@@ -109,7 +109,7 @@ pub(crate) fn was_read(guest: &Guest, head: u16) -> bool {
     bytes[..512].iter().all(|byte| *byte == 7) && bytes[512] == 0
 }
 
-/// Bytes to choose by; zeroes once they are used up.
+/// Bytes that determine choices; zeroes once they are used up.
 struct Choices<'a>(&'a [u8]);
 
 impl Choices<'_> {
@@ -125,7 +125,7 @@ impl Choices<'_> {
         u16::from_le_bytes([self.byte(), self.byte()])
     }
 
-    /// A descriptor: most lie in the buffers, some across the end of memory, in the tables,
+    /// Chooses a descriptor: most lie in the buffers, some across the end of memory, in the tables,
     /// or nowhere.
     fn raw(&mut self) -> Raw {
         let (where_to, n) = (self.byte() % 8, u64::from(self.word()));
@@ -146,7 +146,7 @@ impl Choices<'_> {
         }
     }
 
-    /// A kind of request and its sector.
+    /// Chooses a kind of request and its sector.
     fn header(&mut self) -> (u32, u64) {
         let (kind, n) = (self.byte(), u64::from(self.word()));
         let sector = match kind >> 4 {
@@ -157,7 +157,7 @@ impl Choices<'_> {
     }
 }
 
-/// Serves a guest that has what `bytes` choose in its memory. Nothing panics, all ends,
+/// Serves a guest with memory contents chosen by `bytes`. Nothing panics, every request ends,
 /// requests lie within the disk, and the next guest of the door is served.
 pub fn hostile(bytes: &[u8]) {
     let mut choices = Choices(bytes);

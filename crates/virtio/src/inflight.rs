@@ -1,12 +1,12 @@
-//! Requests in flight, marked in memory that the monitor keeps for the next daemon: as the
-//! vhost-user protocol lays them out for split rings ("Inflight I/O tracking").
+//! Requests in flight, marked in memory that the monitor keeps for the next daemon, in the layout
+//! of the vhost-user protocol for split rings ("Inflight I/O tracking").
 //!
 //! Invariants:
-//!     a head was taken from the ring and its answer cannot be seen ⟹ it is marked
+//!     a head was taken from the ring and its answer is not visible ⟹ the head is marked
 //!     the daemon died between an answer and its mark ⟹ `last` names that head and
 //!     `used` lags by one                                                (`recover`)
 //!
-//! What lies there is the monitor's as much as ours, so what is read back is checked.
+//! The monitor can write that memory too: every value read back is checked.
 
 use crate::fault::Watch;
 use std::fs::File;
@@ -25,16 +25,16 @@ const USED_AT: usize = 14;
 /// A descriptor's entry: a mark (1 byte), padding, and a counter (at 8).
 const ENTRY_BYTES: usize = 16;
 const COUNTER_AT: usize = 8;
-/// Rings begin at multiples of this.
+/// Alignment of rings.
 const ALIGN: usize = 64;
 const VERSION: u16 = 1;
 
-/// The bytes that a ring of `len` descriptors takes.
+/// Bytes of a ring of `len` descriptors.
 pub(crate) const fn ring_bytes(len: u16) -> usize {
     (HEADER_BYTES + len as usize * ENTRY_BYTES).next_multiple_of(ALIGN)
 }
 
-/// New memory for `rings` rings of `len` descriptors, which no one can make shorter.
+/// Makes memory for `rings` rings of `len` descriptors, which no process can make shorter.
 pub(crate) fn create(rings: u16, len: u16) -> io::Result<(File, usize)> {
     let bytes = usize::from(rings) * ring_bytes(len);
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
@@ -43,7 +43,7 @@ pub(crate) fn create(rings: u16, len: u16) -> io::Result<(File, usize)> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: just made, and owned by nobody else.
+    // SAFETY: just made, and without another owner.
     let file = unsafe { File::from_raw_fd(fd) };
     file.set_len(bytes as u64)?;
     let seals = libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
@@ -54,9 +54,9 @@ pub(crate) fn create(rings: u16, len: u16) -> io::Result<(File, usize)> {
     }
 }
 
-/// Memory of a file that may be made shorter, if it is not one of `create`.
+/// Mapped memory of a file. A file that is not from `create` may be made shorter.
 struct Mapped {
-    /// Dropped before what it watches.
+    /// Dropped before the mapping.
     watch: Watch,
     region: MmapRegion,
 }
@@ -70,7 +70,7 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Maps what `create` made, here or in a daemon before.
+    /// Maps a file of `create`, from this daemon or a previous one.
     pub(crate) fn map(file: File, offset: u64, rings: u16, len: u16) -> io::Result<Marks> {
         let bytes = usize::from(rings) * ring_bytes(len);
         let end = offset.checked_add(bytes as u64);
@@ -89,7 +89,7 @@ impl Marks {
         })
     }
 
-    /// Those of one ring of `len` descriptors, if there is room for it.
+    /// Returns the marks of one ring of `len` descriptors, if there is room for that ring.
     pub(crate) fn ring(&self, ring: u16, len: u16) -> Option<RingMarks> {
         (ring < self.rings && len <= self.len).then(|| RingMarks {
             map: self.map.clone(),
@@ -109,8 +109,8 @@ pub(crate) struct RingMarks {
 }
 
 impl RingMarks {
-    /// The heads that the daemon before has left unanswered, in the order they were taken;
-    /// `used` is the ring's index of answers.
+    /// Returns the heads that the previous daemon has left unanswered, in the order in which they
+    /// were taken. `used` is the ring's index of answers.
     pub(crate) fn recover(&mut self, used: u16) -> Vec<u16> {
         if self.short(VERSION_AT).load(Relaxed) != VERSION {
             self.short(LEN_AT).store(self.len, Relaxed);
@@ -134,29 +134,29 @@ impl RingMarks {
         left.into_iter().map(|(_, head)| head).collect()
     }
 
-    /// The descriptors that have marks.
+    /// Number of descriptors with marks.
     pub(crate) fn len(&self) -> u16 {
         self.len
     }
 
-    /// Whether they were taken away.
+    /// True if the memory of the marks was taken away.
     pub(crate) fn is_lost(&self) -> bool {
         self.map.watch.is_lost()
     }
 
-    /// `head` was taken from the ring.
+    /// Marks `head` as taken from the ring.
     pub(crate) fn begin(&mut self, head: u16) {
         self.count(head).store(self.counter, Relaxed);
         self.counter = self.counter.wrapping_add(1);
         self.mark(head).store(1, Release);
     }
 
-    /// The answer to `head` is about to be seen.
+    /// Notes that the answer to `head` is about to be visible.
     pub(crate) fn ending(&self, head: u16) {
         self.short(LAST_AT).store(head, Release);
     }
 
-    /// The answer to `head` can be seen: the ring's index is `used` now.
+    /// Removes the mark of `head`: its answer is visible, and the ring's index is `used` now.
     pub(crate) fn ended(&self, head: u16, used: u16) {
         self.mark(head).store(0, Release);
         self.short(USED_AT).store(used, Release);
@@ -220,9 +220,9 @@ mod tests {
         first.begin(1);
         first.begin(3);
         first.ending(3);
-        // Killed after the ring's index was raised, and before the mark was taken away.
+        // Killed after the ring's index was raised, and before the mark was removed.
         assert_eq!(marks.ring(0, 4).unwrap().recover(10), [1u16]);
-        // Killed before it was raised.
+        // Killed before the ring's index was raised.
         let mut other = marks.ring(0, 4).unwrap();
         other.begin(3);
         other.ending(3);

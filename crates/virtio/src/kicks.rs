@@ -1,8 +1,8 @@
-//! The events by which a guest says that there are requests, on their way from the thread that
-//! gets them to the shard that waits for them.
+//! The events by which a guest announces requests, in transfer from the thread that receives them
+//! to the shard that waits for them.
 //!
-//! Invariant: a ring has one event at a time, the last that its monitor gave. That of a ring
-//! that is stopped rouses the port for nothing, which harms nobody.
+//! Invariant: a ring has one event at a time, the last from its monitor. The event of a stopped
+//! ring wakes the port without a request, which is harmless.
 
 use crate::device::Door;
 use crate::log::Topic;
@@ -15,27 +15,27 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What becomes of the rings' events.
+/// A change of the rings' events.
 pub enum Kick {
     /// The ring of that number has this eventfd from now on.
     Of(u16, OwnedFd),
-    /// Their monitor has gone: no ring has one.
+    /// The monitor is gone: no ring has an event.
     Gone,
 }
 
-/// The events of a disk's rings, as its monitors give them.
+/// The events of a disk's rings, from its monitors.
 pub struct Kicks {
     given: mpsc::Receiver<Kick>,
     door: Arc<Door>,
 }
 
 impl Kicks {
-    /// What is next; `None` once the disk is not offered any more.
+    /// Returns the next change; `None` once the disk is not offered any more.
     pub async fn next(&mut self) -> Option<Kick> {
         self.given.next().await
     }
 
-    /// Says that a ring is not served, for its event cannot be waited for.
+    /// Logs that a ring is not served, since its event cannot be waited for.
     pub fn refused(&self, ring: u16, why: impl fmt::Display) {
         let mut device = self.door.lock();
         let name = &device.shape.name;
@@ -43,19 +43,19 @@ impl Kicks {
         device.log.say(Topic::Broken, &line);
     }
 
-    /// What is to be called when an event was raised: whether that brought a request.
+    /// Returns the function to call on an event. Its result is true if a request was there.
     pub fn raised(&self) -> impl Fn() -> bool + use<> {
         let door = self.door.clone();
         move || door.lock().rouse()
     }
 }
 
-/// Where the disk's thread puts events. One that has no room waits: a monitor that gives events
-/// faster than they are taken holds up itself.
+/// The sender of the disk's thread. A full channel makes it wait: a monitor that sends events too
+/// fast slows down only itself.
 #[derive(Clone)]
 pub(crate) struct Sender(mpsc::Sender<Kick>);
 
-/// How long is waited for room.
+/// Pause before the next attempt on a full channel.
 const ROOM: Duration = Duration::from_millis(1);
 
 impl Sender {
@@ -68,7 +68,7 @@ impl Sender {
     }
 
     fn put(&mut self, mut kick: Kick) {
-        // Nobody waits for a disk that ends.
+        // A disk that ends is not waited for.
         while let Err(full) = self.0.try_send(kick)
             && full.is_full()
         {
@@ -84,7 +84,7 @@ pub(crate) fn channel(door: &Arc<Door>) -> (Sender, Kicks) {
     (Sender(sender), Kicks { given, door })
 }
 
-/// Whether a descriptor is an eventfd: anything else may be raised for ever.
+/// Returns true if a descriptor is an eventfd: any other may be readable for ever.
 pub(crate) fn is_event(file: &File) -> bool {
     let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
     link.is_ok_and(|link| link.as_os_str() == "anon_inode:[eventfd]")

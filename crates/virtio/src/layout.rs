@@ -1,5 +1,5 @@
-//! The words of virtio-blk (Virtual I/O Device 1.2, 5.2): features, the configuration space,
-//! and the header of a request.
+//! The format of virtio-blk (Virtual I/O Device 1.2, 5.2): features, the configuration space, and
+//! the header of a request.
 
 use block::{Geometry, PAGE_BYTES, SECTOR_BYTES};
 use virtio_bindings::bindings::virtio_blk as blk;
@@ -8,24 +8,24 @@ use virtio_bindings::bindings::virtio_ring::{
     VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC,
 };
 
-/// The longest segment of a request, in bytes.
+/// Bytes of the longest segment of a request.
 const SEGMENT_MAX: u32 = 16 << 10;
-/// Segments of a request: together with the above less than `block::Gate` takes.
+/// Most segments of a request. Their bytes are less than `block::Gate` takes.
 pub(crate) const SEGMENTS_MAX: u32 = 126;
-/// The bytes of a request.
+/// Most bytes of a request.
 pub(crate) const REQUEST_MAX: u32 = SEGMENT_MAX * SEGMENTS_MAX;
-/// The longest discard or zeroing, in sectors: a request holds its range meanwhile.
+/// Sectors of the longest discard or zeroing: a request holds its range meanwhile.
 pub(crate) const DISCARD_MAX: u32 = (32 << 20) / SECTOR_BYTES as u32;
-/// The bytes of a request's header.
+/// Bytes of a request's header.
 pub(crate) const HEADER_BYTES: usize = 16;
-/// The bytes of what a discard or zeroing says.
+/// Bytes of the range of a discard or zeroing.
 pub(crate) const RANGE_BYTES: usize = 16;
-/// The bytes that a guest may ask for to know the disk by.
+/// Bytes of the identifier of the disk that a guest may read.
 pub(crate) const ID_BYTES: usize = blk::VIRTIO_BLK_ID_BYTES as usize;
-/// The bytes of the configuration space that are used.
+/// Bytes of the configuration space in use.
 const CONFIG_BYTES: usize = 60;
 
-/// What a guest asks for.
+/// Operations that a guest requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verb {
     Read,
@@ -37,7 +37,7 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// The verb of a header; `None` if it is not offered.
+    /// Returns the verb of a header; `None` if it is not offered.
     pub(crate) fn decode(kind: u32) -> Option<Verb> {
         Some(match kind {
             blk::VIRTIO_BLK_T_IN => Verb::Read,
@@ -56,17 +56,17 @@ const fn bit(feature: u32) -> u64 {
     1 << feature
 }
 
-/// Whether a guest that took `features` flushes what is to be durable.
+/// Returns true if a guest with `features` flushes writes that are to be durable.
 pub(crate) fn flushes(features: u64) -> bool {
     features & bit(blk::VIRTIO_BLK_F_FLUSH) != 0
 }
 
-/// Whether `features` has notifications by index.
+/// Returns true if `features` has notifications by index.
 pub(crate) fn has_event_index(features: u64) -> bool {
     features & bit(VIRTIO_RING_F_EVENT_IDX) != 0
 }
 
-/// What a disk offers.
+/// Returns the features of a disk.
 pub(crate) fn features(read_only: bool) -> u64 {
     let mut features = bit(VIRTIO_F_VERSION_1)
         | bit(VIRTIO_RING_F_EVENT_IDX)
@@ -84,7 +84,7 @@ pub(crate) fn features(read_only: bool) -> u64 {
     features
 }
 
-/// The configuration space of a disk with this geometry.
+/// Returns the configuration space of a disk with this geometry.
 pub(crate) fn config(geometry: &Geometry, queues: u16) -> [u8; CONFIG_BYTES] {
     let block = geometry.block.bytes() as u32;
     // A volume is cached in pages: smaller writes are read, merged and written.

@@ -1,24 +1,24 @@
 //! vhost-user-blk: a volume as the virtio disk of a virtual machine, over shared memory.
 //!
-//! A virtual machine monitor connects to a unix socket and passes the guest's memory, a ring
-//! a queue, and events to notify by. One thread a volume speaks with it (`control`); events are
-//! waited for, and requests taken out of the rings and answered, on the shard that serves the
-//! volume (`kicks`, `port`).
+//! A virtual machine monitor connects to a unix socket and passes the guest's memory, a ring a
+//! queue, and events for notification. One thread a volume serves its messages (`control`). The
+//! volume's shard waits for events, takes requests from the rings and answers them (`kicks`,
+//! `port`).
 //!
 //! Invariants:
-//!     what a guest writes into its memory fails that guest at most   (`request`, `ring`)
-//!     what a monitor says, or leaves half said, costs its guest at most: its descriptors are
-//!     eventfds and memory that no other process answers for, and none is waited for on the
-//!     shard   (`handler`, `control`)
+//!     bytes that a guest writes into its memory fail that guest at most   (`request`, `ring`)
+//!     a monitor's messages, complete or not, harm its guest at most: their descriptors are
+//!     eventfds and memory that depends on no other process, and the shard waits for none
+//!     (`handler`, `control`)
 //!     bytes are copied before they are checked, written or answered: a guest may change
 //!     its memory meanwhile
-//!     a request is marked as in flight before it is served, and until its answer can be
-//!     seen, in memory that the monitor keeps: the next daemon serves it (`inflight`)
+//!     a request is marked as in flight before it is served, and until its answer is
+//!     visible, in memory that the monitor keeps: the next daemon serves it (`inflight`)
 //!     a connection begins only once every request of the one before has ended
-//!     memory that is taken away while it is used fails that guest at most   (`fault`)
+//!     memory that is taken away in use fails that guest at most   (`fault`)
 //!
-//! Not here: packed rings, live migration's log of dirty pages, the toggle of the write cache
-//! (QEMU does not repeat it to the next daemon).
+//! Not here: packed rings, live migration's log of dirty pages, the toggle of the write cache (QEMU
+//! does not repeat it to the next daemon).
 
 #![deny(clippy::print_stderr)]
 

@@ -1,11 +1,11 @@
 //! The log lines about guests and their monitors: the first of a kind in each period, and then a
-//! count of the others, since peers choose how often something happens.
+//! count of the others, since peers determine their number.
 
 use crate::shape::Log;
 use block::{LogLimiter, Nanos};
 use std::time::Instant;
 
-/// What a line is about.
+/// Topic of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Topic {
     CutOff,
@@ -13,7 +13,7 @@ pub(crate) enum Topic {
     Broken,
 }
 
-/// By topic.
+/// Summaries, by topic.
 const TOPICS: [&str; 3] = [
     "monitors of virtual machines were cut off",
     "monitors of virtual machines were turned away",
@@ -46,7 +46,8 @@ impl DiskLog {
         self.say_at(self.now(), topic, line);
     }
 
-    /// Says what was left out, once its period is over. Returns whether there is more to come.
+    /// Logs the counts of suppressed lines, once their period is over. Returns true if more will
+    /// follow.
     pub(crate) fn sum_up(&mut self) -> bool {
         self.sum_up_at(self.now())
     }

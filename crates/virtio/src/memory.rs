@@ -1,4 +1,4 @@
-//! A guest's memory, as its monitor has passed it: files that are mapped here and there.
+//! A guest's memory, as passed by its monitor: mapped parts of files.
 
 use crate::fault::Watch;
 use std::io;
@@ -8,15 +8,15 @@ use vm_memory::{
     GuestAddress, GuestMemoryBackend, GuestMemoryMmap, GuestMemoryRegion, GuestRegionMmap,
 };
 
-/// Memory that its monitor may take away; what is read then is zeroes.
+/// Memory that its monitor may take away; reads give zeroes then.
 pub(crate) struct Memory {
-    /// Dropped before what they watch.
+    /// Dropped before the mappings.
     watches: Vec<Watch>,
     parts: GuestMemoryMmap<()>,
 }
 
 impl Memory {
-    /// Of these parts, each at its address.
+    /// Memory of these parts, each at its address.
     pub(crate) fn new(parts: Vec<(GuestAddress, MmapRegion)>) -> io::Result<Memory> {
         let overlap = || io::Error::other("parts of the guest's memory overlap");
         let placed = parts
@@ -26,20 +26,20 @@ impl Memory {
         placed.sort_by_key(GuestMemoryRegion::start_addr);
         let parts = GuestMemoryMmap::from_regions(placed).map_err(io::Error::other)?;
         let watches = parts.iter().map(|part| {
-            // SAFETY: a mapping of its own, which is part of what outlives the watch and is
-            // reached by volatile copies alone.
+            // SAFETY: a mapping of its own, which belongs to a value that outlives the watch and is
+            // accessed by volatile copies alone.
             unsafe { Watch::begin(part.as_ptr(), part.size()) }
         });
         let watches = watches.collect::<io::Result<_>>()?;
         Ok(Memory { watches, parts })
     }
 
-    /// What `vm-memory` and `virtio-queue` take.
+    /// Returns the memory as `vm-memory` and `virtio-queue` take it.
     pub(crate) fn parts(&self) -> &GuestMemoryMmap<()> {
         &self.parts
     }
 
-    /// Whether some of it was taken away, so that what was read of it may be wrong.
+    /// True if a part was taken away, so that earlier reads may be wrong.
     pub(crate) fn is_lost(&self) -> bool {
         self.watches.iter().any(Watch::is_lost)
     }

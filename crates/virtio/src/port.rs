@@ -6,7 +6,7 @@ use block::{Answer, Buf, IoResult, Port, Request, Tag};
 use std::future::poll_fn;
 use std::sync::Arc;
 
-/// The port of one disk, whatever guest has it at the time.
+/// The port of one disk, for whatever guest has the disk at the time.
 pub struct VirtioPort {
     door: Arc<Door>,
     tags: u16,
@@ -18,7 +18,7 @@ impl VirtioPort {
         VirtioPort { door, tags }
     }
 
-    /// What happened so far.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
         self.door.lock().counters
     }

@@ -1,8 +1,8 @@
-//! A request as its descriptors describe it: nothing of it is trusted.
+//! A request as its descriptors describe it: none of their values is trusted.
 //!
 //! Invariants:
-//!     a chain that has no end, or none that is seen, is broken
-//!     what is read here is read once: the guest may change it afterwards
+//!     a chain without an end, or with too many descriptors to see one, is broken
+//!     values are read once: the guest may change them afterwards
 //!     extents lie inside the disk, and data is at most `REQUEST_MAX` bytes
 
 use crate::layout::{
@@ -14,14 +14,14 @@ use virtio_bindings::bindings::virtio_blk as blk;
 use virtio_queue::desc::split::Descriptor;
 use vm_memory::{Address, Bytes, GuestAddress, GuestMemory};
 
-/// Descriptors of a chain that are looked at: the data, header and status, and what a guest
-/// with buffers in small pieces may add.
+/// Most descriptors of a chain: for the data, header and status, and for the small pieces that a
+/// guest may use as buffers.
 const DESCRIPTORS_MAX: usize = 4 * SEGMENTS_MAX as usize;
 
-/// The bytes of a descriptor.
+/// Bytes of a descriptor.
 const DESCRIPTOR_BYTES: u64 = 16;
 
-/// A part of the guest's memory; not checked to be there.
+/// A part of the guest's memory, which may be unmapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Piece {
     at: GuestAddress,
@@ -32,7 +32,7 @@ pub(crate) struct Piece {
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Pieces(Vec<Piece>);
 
-/// A place in the guest's memory that is not there.
+/// An unmapped place in the guest's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Unmapped;
 
@@ -41,7 +41,7 @@ impl Pieces {
         self.0.iter().map(|piece| u64::from(piece.len)).sum()
     }
 
-    /// Takes the first `len` bytes off, which are there.
+    /// Takes the first `len` bytes off. The pieces must have that many.
     fn split_to(&mut self, len: usize) -> Pieces {
         let (mut head, mut left) = (Vec::new(), len as u32);
         while left > 0 {
@@ -55,7 +55,7 @@ impl Pieces {
             if part == first.len {
                 self.0.remove(0);
             } else {
-                // Of an address that is not there, any other is as good.
+                // The place of an unmapped address does not matter.
                 first.at = GuestAddress(first.at.raw_value().wrapping_add(part.into()));
                 first.len -= part;
             }
@@ -63,7 +63,7 @@ impl Pieces {
         Pieces(head)
     }
 
-    /// Takes the last byte off, which is there.
+    /// Takes the last byte off. The pieces must have one.
     fn split_last(&mut self) -> GuestAddress {
         while self.0.last().is_some_and(|piece| piece.len == 0) {
             self.0.pop();
@@ -73,7 +73,7 @@ impl Pieces {
         GuestAddress(last.at.raw_value().wrapping_add(last.len.into()))
     }
 
-    /// Copies their bytes to `to`, which is as long.
+    /// Copies the bytes to `to`, which has the same length.
     pub(crate) fn read(&self, memory: &impl GuestMemory, to: &mut [u8]) -> Result<(), Unmapped> {
         let mut rest = to;
         for piece in &self.0 {
@@ -84,7 +84,7 @@ impl Pieces {
         Ok(())
     }
 
-    /// Copies `from`, which is as long, to them.
+    /// Copies `from`, which has the same length, to the pieces.
     pub(crate) fn write(&self, memory: &impl GuestMemory, from: &[u8]) -> Result<(), Unmapped> {
         let mut rest = from;
         for piece in &self.0 {
@@ -96,14 +96,14 @@ impl Pieces {
     }
 }
 
-/// What a chain asks.
+/// The operation of a chain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Asked {
-    /// A request for the volume, and where its data is or goes.
+    /// A request for the volume, with the place of its data.
     Request(Request, Pieces),
     /// The name of the disk.
     Id(Pieces),
-    /// What cannot be done, and the status to say so.
+    /// An operation that is refused, with its status.
     Refused(u8),
 }
 
@@ -114,21 +114,21 @@ pub(crate) struct Parsed {
     pub(crate) status: GuestAddress,
 }
 
-/// The chain has no place for a status: its guest gets nothing but the descriptors back.
+/// A chain without a place for a status: its guest only gets the descriptors back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Broken;
 
-/// Where a ring's descriptors are.
+/// Place of a ring's descriptors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Table {
     pub(crate) at: GuestAddress,
     pub(crate) len: u16,
 }
 
-/// Gives the descriptors of the chain that begins at `head`, in order.
+/// Passes the descriptors of the chain that begins at `head` to `each`, in order.
 ///
-/// `virtio-queue` has no chain for a head that is served again, and does not say whether one
-/// has ended or is broken.
+/// `virtio-queue` has no chain for a head that is served again, and does not distinguish a chain
+/// that has ended from a broken one.
 fn walk(
     memory: &impl GuestMemory,
     mut table: Table,
@@ -235,7 +235,7 @@ fn ask(
         Verb::Id => return Err(error),
         Verb::Discard | Verb::Zero => {
             let mut range = [0; RANGE_BYTES];
-            // One range alone: that is what the disk says it takes.
+            // One range alone, as the disk announces.
             if data.len() != RANGE_BYTES as u64 {
                 return Err(unsupported);
             }

@@ -1,11 +1,11 @@
-//! One queue of a guest: a split ring in its memory, and the events to notify by.
+//! One queue of a guest: a split ring in its memory, and the events for notification.
 //!
 //! Invariants:
 //!     a head is marked as in flight from `pop` to `push`
-//!     a ring that is broken gives nothing until its guest sets it up again
-//!     a ring is served ⟹ its size, place and indices are those it was started with
-//!     its memory was taken away ⟹ it is broken, and nothing that was read since is served
-//!     answers to what was popped before a stop still reach the ring
+//!     a broken ring gives nothing until its guest sets it up again
+//!     a ring is served ⟹ its size, place and indices are those of its start
+//!     its memory was taken away ⟹ the ring is broken, and nothing that was read since is served
+//!     answers to requests that were popped before a stop still reach the ring
 
 use crate::inflight::RingMarks;
 use crate::memory::Memory;
@@ -17,22 +17,22 @@ use std::sync::atomic::Ordering;
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
 use vm_memory::GuestAddress;
 
-/// Why a ring cannot be gone on with.
+/// Reason why a ring is not served any more.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct RingBroken(pub(crate) String);
 
-/// A ring, as far as it is set up.
+/// A ring, complete or not.
 pub(crate) struct Ring {
     pub(crate) queue: Queue,
-    /// Where it lies; set once it is served.
+    /// Memory of the ring; set once the ring is served.
     memory: Option<Arc<Memory>>,
     pub(crate) enabled: bool,
-    /// Rung when there are answers.
+    /// Signals answers.
     pub(crate) call: Option<Bell>,
-    /// Rung when it is broken.
+    /// Signals that the ring is broken.
     pub(crate) err: Option<Bell>,
     marks: Option<RingMarks>,
-    /// Heads that the daemon before has left.
+    /// Heads that the previous daemon has left.
     left: VecDeque<u16>,
     /// Heads that were popped and not pushed.
     pub(crate) in_hand: u32,
@@ -52,8 +52,8 @@ impl Ring {
         }
     }
 
-    /// Begins to serve it, as it is set up: first the requests that `marks` report, which
-    /// are so many.
+    /// Starts the ring as set up. First come the requests that `marks` report; returns their
+    /// number.
     pub(crate) fn start(
         &mut self,
         memory: Arc<Memory>,
@@ -78,12 +78,13 @@ impl Ring {
         Ok(self.left.len())
     }
 
-    /// Takes nothing more from it; what is in hand is answered all the same.
+    /// Takes no further requests; popped requests are still answered.
     pub(crate) fn stop(&mut self) {
         self.memory = None;
     }
 
-    /// The queue, to be set up: not while it is served, for its requests lie where it was.
+    /// Returns the queue for its set-up. Fails while the ring is served, for its requests are in
+    /// the old place.
     pub(crate) fn unserved(&mut self) -> Result<&mut Queue, RingBroken> {
         match self.has_started() || self.in_hand > 0 {
             true => Err(RingBroken("it is served, and may not be changed".into())),
@@ -91,24 +92,24 @@ impl Ring {
         }
     }
 
-    /// Whether it was started and not stopped.
+    /// True if the ring was started and not stopped.
     pub(crate) fn has_started(&self) -> bool {
         self.memory.is_some()
     }
 
-    /// Whether its requests are taken.
+    /// True if requests are taken from the ring.
     pub(crate) fn is_served(&self) -> bool {
         self.memory.is_some() && self.enabled
     }
 
-    /// Has its requests in other memory from now on.
+    /// Moves the ring to other memory.
     pub(crate) fn move_to(&mut self, memory: &Arc<Memory>) {
         if self.memory.is_some() {
             self.memory = Some(memory.clone());
         }
     }
 
-    /// Where its descriptors are.
+    /// Returns the table of the ring's descriptors.
     pub(crate) fn table(&self) -> Table {
         Table {
             at: GuestAddress(self.queue.desc_table()),
@@ -116,7 +117,7 @@ impl Ring {
         }
     }
 
-    /// The head of its next request, if there is one.
+    /// Takes the head of the next request, if there is one.
     pub(crate) fn pop(&mut self) -> Result<Option<(u16, Arc<Memory>)>, RingBroken> {
         let Some(memory) = self.memory.as_ref().filter(|_| self.enabled) else {
             return Ok(None);
@@ -141,13 +142,13 @@ impl Ring {
                 head
             }
         };
-        // What was read may be zeroes in the place of a number.
+        // The value read may come from zeroes in the place of the lost memory.
         self.is_there(memory)?;
         self.in_hand += 1;
         Ok(Some((head, memory.clone())))
     }
 
-    /// An error if its memory, or that of its marks, was taken away.
+    /// Fails if the memory of the ring, or of its marks, was taken away.
     fn is_there(&self, memory: &Memory) -> Result<(), RingBroken> {
         match memory.is_lost() || self.marks.as_ref().is_some_and(RingMarks::is_lost) {
             true => Err(RingBroken("its memory was taken away".into())),
@@ -155,7 +156,7 @@ impl Ring {
         }
     }
 
-    /// Whether there is a request to pop; if not, the guest will ring for the next.
+    /// Returns true if there is a request to pop. If not, the guest will signal the next one.
     pub(crate) fn has_more(&mut self) -> Result<bool, RingBroken> {
         let Some(memory) = self.memory.as_ref().filter(|_| self.enabled) else {
             return Ok(false);
@@ -169,8 +170,8 @@ impl Ring {
             .map_err(broken)
     }
 
-    /// Gives `head` back, with `written` bytes in its buffers, and rings if the guest wants
-    /// that.
+    /// Gives `head` back, with `written` bytes in its buffers, and signals that if the guest wants
+    /// it.
     pub(crate) fn push(
         &mut self,
         memory: &Memory,
@@ -197,7 +198,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Serves it no longer: it makes no sense.
+    /// Ends the service of a ring that is broken.
     pub(crate) fn give_up(&mut self) {
         self.stop();
         ring(&mut self.err);

@@ -1,44 +1,44 @@
-//! What a disk is, for all who have to do with it.
+//! The properties of a disk, for all modules.
 
 use block::Geometry;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Where lines for who operates the daemon go.
+/// Destination of log lines for an operator.
 pub type Log = Arc<dyn Fn(String) + Send + Sync>;
 
-/// Raises an event of a monitor's, and never waits.
+/// Raises an event of a monitor, and never waits.
 pub type Bell = Box<dyn FnMut() + Send>;
-/// Makes one of an eventfd.
+/// Makes a bell from an eventfd.
 pub type Bells = Arc<dyn Fn(OwnedFd) -> io::Result<Bell> + Send + Sync>;
 
-/// The most queues that a guest may have.
+/// Most queues of a guest.
 pub const QUEUES_MAX: u16 = 64;
-/// The most descriptors of a ring.
+/// Most descriptors of a ring.
 pub const RING_MAX: u16 = 1024;
-/// A disk as its guest sees it.
+/// A disk from its guest's view.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Its size and blocks.
+    /// Size and blocks.
     pub geometry: Geometry,
-    /// Refuse everything that writes.
+    /// True if every operation that writes is refused.
     pub read_only: bool,
-    /// What it is called: a guest sees the first 20 bytes as its serial number.
+    /// Name of the disk: a guest sees the first 20 bytes as its serial number.
     pub name: String,
-    /// Requests that are served at one time; more wait in the guest.
+    /// Most requests served at one time; more wait in the guest.
     pub depth: u16,
 }
 
-/// What happened, since the beginning.
+/// Counts since the listener began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Monitors that connected.
     pub connections: u64,
-    /// Whether one is connected.
+    /// True if a monitor is connected.
     pub connected: bool,
-    /// Requests served for a second time, after a daemon or a connection had ended.
+    /// Requests served for a second time, after the end of a daemon or a connection.
     pub repeated: u64,
-    /// Rings that made no sense.
+    /// Broken rings.
     pub broken: u64,
 }

@@ -1,4 +1,4 @@
-//! Guests that behave, and guests that do not.
+//! Guests that keep the rules, and guests that break them.
 
 use crate::device::Door;
 use crate::fault::tests::file;
@@ -36,7 +36,7 @@ fn what_a_dead_daemon_left_is_served_again_and_what_it_answered_is_not() {
     serve(&first, &pool, Tag(1), taken[1]);
     assert_eq!(guest.used(), Some((3, 513)));
     offer_read(&mut guest, 9, 9);
-    // It is gone without a word.
+    // The first guest is gone without a message.
     let next = door();
     guest.attach(&next, Some(&marks));
     let at = |head| Request::Read(Extent::new(Lba(head), Sectors(1)));
@@ -74,7 +74,7 @@ fn without_flushes_every_write_is_durable_at_once() {
     }
 }
 
-/// A guest whose monitor makes the file of its memory shorter, at each point of a write's way.
+/// A monitor makes the file of its guest's memory shorter, at each point of a write.
 #[test]
 fn memory_that_is_taken_away_fails_its_guest_alone() {
     for point in 0..3 {
@@ -110,7 +110,7 @@ fn memory_that_is_taken_away_fails_its_guest_alone() {
             }
         }
         assert_eq!(door.lock().counters.broken, 1, "at {point}");
-        // The next one has memory of its own.
+        // The next guest has memory of its own.
         door.lock().rings[0] = Ring::new(RING_MAX);
         let mut next = Guest::new(16);
         next.attach(&door, None);
@@ -129,7 +129,7 @@ proptest! {
     }
 }
 
-/// A port whose writes have the durability that was asked for, which virtio cannot say.
+/// A port with writes of the requested durability, which virtio cannot express.
 struct Durable {
     port: VirtioPort,
     forced: Rc<RefCell<HashSet<Lba>>>,
@@ -159,7 +159,7 @@ impl Port for Durable {
     }
 }
 
-/// A driver in a guest, each of whose requests has a table of its own, or all the ring's.
+/// A driver in a guest. Each of its requests has a table of its own, or all share the ring's.
 struct Driver {
     door: Arc<Door>,
     guest: RefCell<Guest>,

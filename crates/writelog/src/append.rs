@@ -1,15 +1,14 @@
 //! Writes: append to both copies, index, answer, in the order of the records.
 //!
-//! A write that forces unit access is durable only if all records before it are: an
-//! opening reads up to the first hole. So both copies are flushed after it unless
-//! nothing before it was left to flush.
+//! A write that forces unit access is durable only if all records before it are: an opening reads
+//! up to the first hole. So both copies are flushed after such a write, unless all before it is
+//! durable.
 //!
-//! Writes wait as `pace` says before there is room for them, then for others that they
-//! `join`, then for the limits.
+//! Writes wait for their turn (`pace`) before there is room, then for others that `join` them, then
+//! for the limits.
 //!
-//! Without one of the copies nothing new is acknowledged that the origin has not: what is
-//! on the way waits until it has been cleaned, later writes go to the origin once nothing
-//! is owed.
+//! Without one of the copies a new write is acknowledged only once at the origin. Writes in flight
+//! wait for the cleaner; later writes go to the origin once nothing is dirty.
 
 use super::Inner;
 use super::join::Write;
@@ -25,12 +24,12 @@ use layout::{
 use std::pin::pin;
 use std::rc::Rc;
 
-/// Segments that get no flush at most: a part of the log, and 64 MiB. An opening reads them
+/// Limit of segments without a flush: a part of the log, and 64 MiB. An opening reads such segments
 /// whole.
 const UNFLUSHED_PART: u32 = 4;
 const UNFLUSHED_MAX: u32 = 64;
 
-/// Where a write goes.
+/// Destination of a write.
 enum Room {
     Log,
     Origin,
@@ -51,7 +50,8 @@ impl<P: Device> Inner<P> {
                 count,
                 became: Became::Data,
             };
-            // In the log the last makes all before it durable; the origin keeps no order.
+            // In the log a forced last part makes all parts before it durable. The origin keeps no
+            // order.
             let ends = if last { fua } else { Fua::No };
             self.change(extent, Some(part), ends, fua).await?;
             block += u64::from(count);
@@ -75,7 +75,7 @@ impl<P: Device> Inner<P> {
         Ok(())
     }
 
-    /// Forces `fua` in the log, or `durable` at the origin.
+    /// Writes to the log with `fua`, or to the origin with `durable`.
     async fn change(
         &self,
         extent: RecordExtent,
@@ -103,7 +103,7 @@ impl<P: Device> Inner<P> {
         }
     }
 
-    /// Lets the writer of so many blocks wait as long as it has to.
+    /// Delays a write of `blocks` blocks by its pacing.
     async fn paced(&self, blocks: u64) {
         if !self.copies.are_both() {
             return;
@@ -123,7 +123,7 @@ impl<P: Device> Inner<P> {
         }
     }
 
-    /// How near the nearest limit is: at 1 writes stop.
+    /// Fullness by the nearest limit: writes stop at 1.
     pub(super) fn fullness(&self) -> f64 {
         let state = self.state.borrow();
         let owed = state.index.blocks() as f64;
@@ -146,8 +146,8 @@ impl<P: Device> Inner<P> {
         (self.copies.segments() - RESERVE as u32) * SEGMENT_BLOCKS
     }
 
-    /// The record that a write is in, once no copy is on its way; none if the origin is to be
-    /// written.
+    /// Puts a write into a record. Returns the record's number once no copy is in flight, or `None`
+    /// if the write is to go to the origin.
     async fn logged(&self, write: &Rc<Write>) -> IoResult<Option<u64>> {
         let is_full = {
             let queue = &mut self.state.borrow_mut().queue;
@@ -184,8 +184,7 @@ impl<P: Device> Inner<P> {
         Ok(Some(self.append(&joined).await))
     }
 
-    /// Waits until there is room in the log for a client's record, or until the origin is
-    /// to be written.
+    /// Waits for room in the log for a client's record, or until the write is to go to the origin.
     async fn room(&self, blocks: u32, dirty: u64) -> IoResult<Room> {
         loop {
             let room = self.pressing(|| {
@@ -225,7 +224,7 @@ impl<P: Device> Inner<P> {
         }
     }
 
-    /// Waits until `look` finds something, and has the cleaner hurry meanwhile.
+    /// Waits until `look` returns a value, and hurries the cleaner meanwhile.
     async fn pressing<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
@@ -237,8 +236,8 @@ impl<P: Device> Inner<P> {
         found
     }
 
-    /// Begins a segment. Its header is durable before any record is written to it. What is read
-    /// whole at an opening stays a part of the log.
+    /// Begins a segment. The header is durable before any record is written to the segment.
+    /// Segments that an opening would read whole stay a part of the log.
     pub(super) async fn turn(&self) -> IoResult {
         let _under = self.stages.enter(Stage::Turn);
         let (segment, is_unflushed) = {
@@ -309,14 +308,14 @@ impl<P: Device> Inner<P> {
         }
     }
 
-    /// Appends a record of writes, for which there is room; its number, once no copy is on its
-    /// way.
+    /// Appends a record of writes, for which there is room. Returns its number, once no copy is in
+    /// flight.
     async fn append(&self, writes: &[Rc<Write>]) -> u64 {
         let done_to = self.state.borrow().done_to;
         self.append_done(writes, done_to, Fua::No).await
     }
 
-    /// A record that changes nothing, forced: a note of what is done, or a fence.
+    /// Appends a forced record without changes: a note of `done_to`, or a fence.
     pub(super) async fn append_note(&self, done_to: u64) -> u64 {
         self.append_done(&[], done_to, Fua::Yes).await
     }
@@ -385,7 +384,7 @@ impl<P: Device> Inner<P> {
         number
     }
 
-    /// Memory for a record with the data of writes, and the checksum of each block.
+    /// Returns memory for a record with the data of writes, and the checksum of each block.
     fn record_of(&self, writes: &[Rc<Write>]) -> (Buf, Vec<u32>) {
         let blocks: u32 = writes.iter().map(|write| write.blocks).sum();
         let mut buf = self.env.pool.take((1 + blocks as usize) * BLOCK_BYTES);
@@ -399,7 +398,8 @@ impl<P: Device> Inner<P> {
         (buf, crcs)
     }
 
-    /// Waits until `number` and all before it are where they have to be.
+    /// Waits until record `number` and all before it are on both copies, or at the origin if a copy
+    /// is lost.
     async fn answerable(&self, number: u64) -> IoResult {
         let ended = || {
             if self.copies.are_gone() {
@@ -417,8 +417,8 @@ impl<P: Device> Inner<P> {
         self.changed.until_some(ended).await
     }
 
-    /// Why the cleaner does not go on by itself: neither copy can be read, or the origin refuses
-    /// what it is given. What waits for it would wait for ever.
+    /// Returns the error that stops the cleaner until others act: neither copy can be read, or the
+    /// origin refuses writes. Waits for the cleaner would never end.
     pub(super) fn refusal(&self) -> Option<IoError> {
         let trouble = self.trouble.borrow();
         let trouble = trouble.as_ref().filter(|error| match error.kind() {
@@ -428,7 +428,8 @@ impl<P: Device> Inner<P> {
         trouble.map(IoError::duplicate)
     }
 
-    /// Waits until the answer of `number` is not too far ahead of the oldest that is owed.
+    /// Waits until the answer of record `number` is at most `max_lag` ahead of the oldest dirty
+    /// record.
     async fn in_time(&self, number: u64) -> IoResult {
         let in_time = || {
             let oldest = self.state.borrow().oldest();
@@ -461,7 +462,7 @@ impl<P: Device> Inner<P> {
         }
     }
 
-    /// Makes durable what is complete.
+    /// Makes complete records durable.
     pub(super) async fn flush_log(&self) -> IoResult {
         let to = self.state.borrow().completed_to;
         self.copies.flush().await?;
@@ -471,7 +472,7 @@ impl<P: Device> Inner<P> {
         Ok(())
     }
 
-    /// What was acknowledged is durable.
+    /// Makes acknowledged writes durable.
     pub(super) async fn flush(&self) -> IoResult {
         let last = {
             let state = &mut *self.state.borrow_mut();

@@ -1,12 +1,13 @@
-//! Where blocks with data are, by address.
+//! The places of blocks with data, by address.
 //!
-//! Blocks are in parts of 65,536, 256 MiB of the volume, so that a key costs two bytes: an entry
-//! has ten, and a B-tree of them stays below 32 a block however it is filled.
+//! Blocks are kept in parts of 65,536 (256 MiB of the volume), so that a key costs two bytes. An
+//! entry has ten bytes. A B-tree of entries stays below 32 bytes a block, in whatever order it is
+//! filled.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Where a block is: its place in the area, counted in blocks, and its checksum.
+/// Place of a block in the area, counted in blocks, and its checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Spot {
     pub(super) at: u32,
@@ -55,7 +56,7 @@ impl Blocks {
         self.range(0..u64::MAX)
     }
 
-    /// By address.
+    /// Entries by address.
     pub(super) fn range(&self, blocks: Range<u64>) -> impl Iterator<Item = (u64, Spot)> {
         let (first, low) = part_of(blocks.start);
         let parts = self.parts.range(first..);
@@ -81,7 +82,7 @@ mod tests {
             from in 0u64..12, to in 0u64..12,
         ) {
             let (mut blocks, mut map) = (Blocks::default(), BTreeMap::new());
-            // About the ends of parts.
+            // Places near the ends of parts.
             let place = |near: u64, by: u64| (near << 15) + by;
             for (number, (near, by, insert)) in (0..).zip(changes) {
                 let (block, spot) = (place(near, by), Spot { at: number, crc: 7 });

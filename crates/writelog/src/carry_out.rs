@@ -1,8 +1,8 @@
-//! A log is written back without being written to: it is full, or a part of it is damaged, and the
-//! operator has asked for the rest.
+//! Write-back without writes to the log: the log is full, or partly damaged, and the operator has
+//! asked for the rest.
 //!
-//! Invariant: the origin gets no order meanwhile, so that it is no earlier state before all is
-//! written back.
+//! Invariant: this write-back keeps no order; the origin is no earlier state before all is written
+//! back.
 
 use super::index::Index;
 use super::load::RUN_BLOCKS;
@@ -12,17 +12,17 @@ use std::ops::Range;
 
 impl<P: Device> WriteBack<P> {
     /// Writes all dirty data to the origin, durably. Returns the blocks that neither copy has: the
-    /// origin keeps what it has of them.
+    /// origin keeps its own version of them.
     pub async fn carry_out(&self) -> IoResult<Vec<Range<u64>>> {
         self.carry_out_to(&self.0.origin).await
     }
 
-    /// As [`WriteBack::carry_out`], to a device that has what the origin has.
+    /// As [`WriteBack::carry_out`], to a device with the contents of the origin.
     pub async fn carry_out_to(&self, to: &impl Device) -> IoResult<Vec<Range<u64>>> {
         let log = &self.0;
         if let Some(journal) = &log.journal {
             match journal.replay(to).await {
-                // Of a group that is damaged the log has each record.
+                // The log has each record of a damaged group.
                 Err(error) if error.kind() == Kind::Corrupt => {}
                 replayed => drop(replayed?),
             }
@@ -35,7 +35,7 @@ impl<P: Device> WriteBack<P> {
         Ok(lost)
     }
 
-    /// Gives up a log of which all is written back, durably: the next opening begins a new one.
+    /// Gives up a log that is written back, durably: the next opening begins a new one.
     pub async fn end(&self) -> IoResult {
         if let Some(journal) = self.0.journal.as_ref().filter(|j| j.pending().is_some()) {
             journal.retire().await?;
@@ -45,8 +45,8 @@ impl<P: Device> WriteBack<P> {
         copies.standing.end(trusted).await
     }
 
-    /// Records that were in the log and that no device that is here has, by their numbers; none if
-    /// all is here. Of a log that lacks some nothing but [`WriteBack::carry_out`] is to be asked.
+    /// Numbers of records that were in the log and that no present device has; `None` if the log is
+    /// complete. An incomplete log supports only [`WriteBack::carry_out`].
     pub fn missing(&self) -> Option<String> {
         let missing = &self.0.missing;
         (!missing.is_empty()).then(|| missing::listed(missing))

@@ -1,16 +1,15 @@
-//! The cleaner: carries what is owed to the origin, oldest first.
+//! The cleaner: writes dirty data back to the origin, oldest first.
 //!
-//! It takes a [`Load`]; makes its records durable in the pool; commits it to the journal, if there
-//! is one; carries the newest version of
-//! each block to the origin, by address; flushes that; makes `done_to` durable; and only then
-//! begins the next.
+//! One round takes a [`Load`], makes its records durable in the pool, and commits it to the
+//! journal, if there is one. Then the newest version of each block goes to the origin, by address;
+//! the origin is flushed, and `done_to` made durable. Only then the next round begins.
 //!
 //! Invariants:
 //!     on the origin ⟹ durable in the pool before
-//!     a load begins ⟹ the one before it is at the origin, durably, and the pool knows
+//!     a load begins ⟹ the one before it is at the origin, durably, and the pool records that
 //!     a version is left out ⟹ the same load carries a later one
 //!
-//! Not here: what a load may have (`load`).
+//! Not here: the contents of a load (`load`).
 
 use super::Inner;
 use super::index::Index;
@@ -25,20 +24,21 @@ use layout::{BLOCK_BYTES, Became};
 use std::ops::Range;
 use std::pin::pin;
 
-/// After an error of the origin, at first and at most.
+/// Pause after an error of the origin: the first, and the longest.
 const BACKOFF: [Nanos; 2] = [Nanos::from_secs(1), Nanos::from_secs(60)];
-/// Writes that are at the origin at once beside clients that read from it.
+/// Writes in flight to the origin beside clients that read from the origin.
 const DEPTH_BESIDE: usize = 4;
-/// And alone, where a disk orders them.
+/// Writes in flight to the origin without such clients, where a disk orders them.
 const DEPTH_ALONE: usize = 16;
 
-/// What of a cleared run goes to the origin at once: 4 MiB, or a part of it.
+/// Blocks of a cleared run that go to the origin at once: 4 MiB, or a 256th of the run if that is
+/// more.
 const CLEAR_BLOCKS: u64 = 4 << 20 >> BLOCK_BYTES.trailing_zeros();
 const CLEAR_PARTS: u64 = 256;
 
 pub(super) async fn run<P: Device>(log: &Inner<P>) {
     let mut backoff = BACKOFF[0];
-    // What an error has left of a load is all that is tried again.
+    // The rest of a load after an error: only that is tried again.
     let mut load = None;
     loop {
         let changed = &log.changed;
@@ -88,15 +88,15 @@ impl<P: Device> Inner<P> {
         state.done_to < state.completed_to.min(state.owed_to) && !self.copies.are_gone()
     }
 
-    /// Whether all that is owed was carried out without one of the copies.
+    /// True if all dirty data was written back after the loss of one copy.
     fn may_settle(&self) -> bool {
         let alone = self.copies.online().count() == 1 && self.copies.are_losses_durable();
         let open = self.copies.standing.wants_owing();
         alone && self.is_drained() && open && !self.sealed.get()
     }
 
-    /// Has later incarnations know that nothing is owed, now that nothing will be: they need
-    /// no copy then.
+    /// Records for later incarnations that nothing is dirty, and nothing will be: they need no copy
+    /// then.
     async fn settle(&self) {
         if self.retire_journal().await.is_ok() {
             let standing = &self.copies.standing;
@@ -108,7 +108,8 @@ impl<P: Device> Inner<P> {
         self.is_pressed() || self.fullness() > HALF
     }
 
-    /// Whether somebody waits for the cleaner.
+    /// True if the cleaner has to hurry: on closing, retirement, a drain, a waiting write or a lost
+    /// copy.
     fn is_pressed(&self) -> bool {
         self.closing.get()
             || self.retiring.get()
@@ -117,7 +118,7 @@ impl<P: Device> Inner<P> {
             || !self.copies.are_both()
     }
 
-    /// Carries out `kept`, or the next load, which is kept if that fails.
+    /// Writes back `kept`, or the next load, which is kept after a failure.
     async fn clean(&self, kept: &mut Option<Load>) -> IoResult {
         let load = match kept {
             Some(load) => load,
@@ -165,7 +166,7 @@ impl<P: Device> Inner<P> {
         Ok(())
     }
 
-    /// Carries what is left of a load to the origin, durably.
+    /// Writes the rest of a load back, durably.
     async fn carry(&self, load: &mut Load) -> IoResult {
         {
             let _under = self.stages.enter(Stage::Apply);
@@ -178,7 +179,7 @@ impl<P: Device> Inner<P> {
             let _under = self.stages.enter(Stage::OriginFlush);
             let flushed = self.origin.flush().await;
             if flushed.is_err() {
-                // It may have lost any of it.
+                // A failed flush may have lost any part of the load.
                 load.begin();
             }
             flushed?;
@@ -188,7 +189,7 @@ impl<P: Device> Inner<P> {
 
     pub(super) async fn carry_cleared(&self, newest: &Index, to: &impl Device) -> IoResult {
         for (blocks, became) in newest.cleared() {
-            // In parts, so that it shows how far the origin is.
+            // In parts, so that `carried` shows the progress.
             let most = CLEAR_BLOCKS.max((blocks.end - blocks.start) / CLEAR_PARTS);
             let mut start = blocks.start;
             while start < blocks.end {
@@ -205,7 +206,7 @@ impl<P: Device> Inner<P> {
         Ok(())
     }
 
-    /// The next runs of a load, at once.
+    /// Writes back the next runs of a load, at once.
     async fn carry_some(&self, load: &mut Load) -> IoResult {
         let begun = self.env.timer.now();
         let depth = match self.gives_way() {
@@ -232,7 +233,8 @@ impl<P: Device> Inner<P> {
         result
     }
 
-    /// Each run has memory of its own only, so that none waits for what another has.
+    /// Writes back one run. Each run has memory of its own only, so that no run waits for the
+    /// memory of another.
     pub(super) async fn carry_run(
         &self,
         newest: &Index,
@@ -246,14 +248,14 @@ impl<P: Device> Inner<P> {
         to.write(at.start, buf.share(), Fua::No).await
     }
 
-    /// Whether clients read from the origin, and nothing presses.
+    /// True if clients read from the origin, and nothing presses.
     fn gives_way(&self) -> bool {
         let now = self.env.timer.now();
         let reads = self.read_at.get().is_some_and(|at| now - at <= EXPECTED);
         reads && !self.is_pressed()
     }
 
-    /// Leaves the origin to clients that read from it, unless something presses.
+    /// Leaves the origin to clients that read from it, unless other work presses.
     async fn give_way(&self, took: Nanos) {
         if self.gives_way() {
             let rest = self.env.timer.sleep(rest(took, self.fullness()));
@@ -262,7 +264,7 @@ impl<P: Device> Inner<P> {
         }
     }
 
-    /// Makes durable in the pool that all before `to` is at the origin.
+    /// Makes durable in the pool that all records before `to` are at the origin.
     async fn note(&self, to: u64) -> IoResult {
         let _under = self.stages.enter(Stage::Note);
         while !self.state.borrow().has_room(1) {
@@ -287,7 +289,8 @@ impl<P: Device> Inner<P> {
             (complete || self.copies.are_gone()).then_some(())
         };
         self.changed.until_some(ended).await;
-        // A hole before the note would hide it, and what it frees is needed then.
+        // A hole before the note would hide it, and an opening would need the segments that it
+        // frees.
         if self.state.borrow().durable_to <= number {
             self.flush_log().await?;
         }
@@ -297,7 +300,7 @@ impl<P: Device> Inner<P> {
         }
     }
 
-    /// Returns once the origin takes what is owed within `span`, or the error that is in the way.
+    /// Returns once the origin can take the dirty data within `span`, or the error in the way.
     pub(super) async fn drain_to(&self, span: Nanos) -> IoResult {
         let _under = self.stages.enter(Stage::Drain);
         self.changed.notify();

@@ -1,15 +1,15 @@
-//! What order the origin gets writes in, and what is left of them without the log.
+//! The order in which the origin gets writes, and the state of an origin without the log.
 
-/// What order the origin gets writes in.
+/// Order in which the origin gets writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cleaning {
     /// Interval by interval: the origin alone is an earlier state.
     Ordered,
-    /// Windows of several intervals, each by a journal: the origin alone is an earlier state
-    /// once that is replayed.
+    /// Windows of several intervals, each through the journal: the origin alone is an earlier state
+    /// once the journal is replayed.
     Journaled,
-    /// Windows of several intervals, the newest version of each block alone: the origin alone
-    /// is no state that the volume ever had.
+    /// Windows of several intervals, only the newest version of each block: the origin alone is no
+    /// state that the volume ever had.
     Coalesced,
 }
 
@@ -17,7 +17,7 @@ impl Cleaning {
     /// Every order.
     pub const ALL: [Cleaning; 3] = [Cleaning::Ordered, Cleaning::Journaled, Cleaning::Coalesced];
 
-    /// Its name.
+    /// Returns the name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Cleaning::Ordered => "ordered",
@@ -26,7 +26,7 @@ impl Cleaning {
         }
     }
 
-    /// The order of that name.
+    /// Parses a name.
     pub fn from_name(name: &str) -> Option<Cleaning> {
         Cleaning::ALL.into_iter().find(|order| order.name() == name)
     }

@@ -1,8 +1,8 @@
-//! The two copies of a log: writes to both, and what follows from the loss of one.
+//! The two copies of a log: writes to both, and the loss of one.
 //!
-//! A copy that fails at anything but a read is lost until the log is opened again. No write or
-//! flush ends after that before later incarnations know (`standing`), so that none trusts what
-//! the copy holds. The last copy is never reported lost: what is owed is there alone.
+//! A copy that fails an operation other than a read is lost until the log is opened again. Writes
+//! and flushes end only after the loss is durable (`standing`), so that no later incarnation trusts
+//! that copy. The last copy is never reported lost: it alone has the dirty data.
 //!
 //! Invariant: a write or a flush has ended, and a copy is left
 //!                ⟹ each copy that a later incarnation trusts has it
@@ -20,22 +20,22 @@ use std::rc::Rc;
 pub struct Area<P> {
     /// The device.
     pub device: P,
-    /// Where the part begins.
+    /// First sector of the part.
     pub base: Lba,
-    /// Segments of it.
+    /// Segments in the part.
     pub segments: u32,
-    /// Which member of the pool it is.
+    /// Number of the pool's member.
     pub member: u16,
-    /// What it fails with: its failure domain.
+    /// Failure domain of the device.
     pub domain: Rc<str>,
-    /// Whether what it holds may be read. One that was lost holds nothing that is true.
+    /// True if its contents may be read. The contents of a copy that was lost are void.
     pub trusted: bool,
     /// Parts of the device, in order, that are known to read as zeroes.
     pub holes: Vec<Extent>,
 }
 
 impl<P> Area<P> {
-    /// Whether the first block of a segment is known to be blank without reading it.
+    /// True if the first block of a segment is known to be blank without a read.
     pub(super) fn is_blank(&self, slot: u32) -> bool {
         let at = u64::from(slot) * u64::from(SEGMENT_BLOCKS) * BLOCK_SECTORS;
         let header = Extent::new(self.base + Sectors(at), Sectors(BLOCK_SECTORS));
@@ -55,15 +55,15 @@ pub(super) struct Copies<P> {
     pub(super) stages: Rc<Stages>,
 }
 
-/// All of a segment, as a copy has it.
+/// The whole of a segment on one copy.
 pub(super) struct SegmentRead {
-    /// What cannot be read is zeroes.
+    /// Unreadable blocks are zeroes.
     bytes: Vec<u8>,
     unread: BTreeSet<u32>,
 }
 
 impl SegmentRead {
-    /// The blocks of a record whose header is at `offset`.
+    /// Decodes the header of a record at `offset`, and returns its data unverified.
     fn blocks(&self, offset: u32, pool: Uuid) -> Option<(Record, &[u8])> {
         let rest = &self.bytes[offset as usize * BLOCK_BYTES..];
         let record = Record::decode(&rest[..BLOCK_BYTES], pool).ok()?;
@@ -71,13 +71,13 @@ impl SegmentRead {
         Some((record, data))
     }
 
-    /// The record that begins at `offset`, if it is whole.
+    /// Returns the record at `offset`, if it is whole.
     pub(super) fn record(&self, offset: u32, pool: Uuid) -> Option<Record> {
         let (record, data) = self.blocks(offset, pool)?;
         record.has(data).then_some(record)
     }
 
-    /// Whether a record may be at `offset` that cannot be read.
+    /// True if an unreadable record may be at `offset`.
     pub(super) fn is_unread(&self, offset: u32, pool: Uuid) -> bool {
         let record = self.blocks(offset, pool);
         let blocks = record.map_or(1, |(record, _)| record.blocks());
@@ -113,22 +113,22 @@ impl<P: Device> Copies<P> {
         self.standing.online()[copy]
     }
 
-    /// Whether what a copy holds may be read.
+    /// True if the contents of a copy may be read.
     pub(super) fn is_trusted(&self, copy: usize) -> bool {
         self.areas[copy].as_ref().is_some_and(|area| area.trusted)
     }
 
-    /// Whether a copy takes part that was trusted when the log was opened.
+    /// True if a copy is online and was trusted when the log was opened.
     pub(super) fn has_all(&self, copy: usize) -> bool {
         self.is_online(copy) && self.is_trusted(copy)
     }
 
-    /// Those that take part.
+    /// Copies that are online.
     pub(super) fn online(&self) -> impl Iterator<Item = usize> {
         (0..2).filter(|copy| self.is_online(*copy))
     }
 
-    /// Those that are there, the ones that take part first.
+    /// Copies that are present, those online first.
     pub(super) fn readable(&self) -> [Option<usize>; 2] {
         let order = match self.standing.online() {
             [false, true] => [1, 0],
@@ -137,23 +137,23 @@ impl<P: Device> Copies<P> {
         order.map(|copy| self.areas[copy].is_some().then_some(copy))
     }
 
-    /// Whether writes may be acknowledged that the log alone has.
+    /// True if both copies are online: the log alone may acknowledge writes.
     pub(super) fn are_both(&self) -> bool {
         self.standing.online() == [true; 2]
     }
 
-    /// Whether no copy is left.
+    /// True if no copy is online.
     pub(super) fn are_gone(&self) -> bool {
         self.standing.are_gone()
     }
 
-    /// Whether each loss is known durably.
+    /// True if each loss is durable.
     pub(super) fn are_losses_durable(&self) -> bool {
         self.standing.are_losses_durable()
     }
 
-    /// Whether the log cannot go on before it is opened again: no copy is left, and not even
-    /// that nothing is owed is known durably.
+    /// True if the log has to be opened again to go on: no copy is left, and the durable standing
+    /// may still have dirty data.
     pub(super) fn are_stuck(&self) -> bool {
         self.are_gone() && !self.standing.is_settled()
     }
@@ -177,7 +177,7 @@ impl<P: Device> Copies<P> {
         }
     }
 
-    /// Does the same with each copy that takes part; how many have it.
+    /// Does `work` with each online copy. Returns the number of copies that succeeded.
     async fn each(&self, between: Stage, work: impl AsyncFn(&P, usize) -> IoResult) -> usize {
         let done = Cell::new(0);
         let one = async |copy: usize| {
@@ -196,7 +196,7 @@ impl<P: Device> Copies<P> {
         done.get()
     }
 
-    /// Writes the same to all copies; how many have it.
+    /// Writes the same data to all copies. Returns the number of copies that have it.
     pub(super) async fn write(&self, at: u32, data: Shared, fua: Fua) -> usize {
         let write = async |device: &P, copy: usize| {
             let at = self.lba(copy, at);
@@ -225,7 +225,7 @@ impl<P: Device> Copies<P> {
         }
     }
 
-    /// Waits until each loss is known durably, as far as a copy is left.
+    /// Waits until each loss is durable, or no copy is left.
     async fn losses_durable(&self) {
         let known = || self.are_losses_durable() || self.are_gone();
         self.changed.until(known).await;
@@ -235,7 +235,7 @@ impl<P: Device> Copies<P> {
         gone()
     }
 
-    /// All blocks of a segment of a copy, as far as they can be read.
+    /// Reads all readable blocks of a segment of a copy.
     pub(super) async fn read_segment(&self, copy: usize, slot: u32) -> IoResult<SegmentRead> {
         let (first, bytes) = (slot * SEGMENT_BLOCKS, SEGMENT_BLOCKS as usize * BLOCK_BYTES);
         let (buf, read) = self.read(copy, first, self.env.pool.take(bytes)).await;

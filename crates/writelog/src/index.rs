@@ -1,4 +1,4 @@
-//! Which blocks of a volume the log has newer than the origin, and where.
+//! The blocks of a volume that are newer in the log than at the origin, and their places.
 //!
 //! Invariants:
 //!     a block is in `data` or in one run of `zeroes`, never in both
@@ -9,23 +9,23 @@ use layout::{Became, Record, RecordExtent};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A run of blocks, as a read finds it.
+/// A run of blocks for a read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Piece {
-    /// The log has it, in this run of its own.
+    /// Blocks in the log, contiguous there.
     Log(Range<u64>, Vec<Spot>),
-    /// It was zeroed or discarded.
+    /// Blocks that were zeroed or discarded.
     Zero(Range<u64>),
-    /// The origin has the newest.
+    /// Blocks that are newest at the origin.
     Origin(Range<u64>),
 }
 
 #[derive(Default)]
 pub(super) struct Index {
     data: Blocks,
-    /// By their first blocks.
+    /// Cleared runs by their first blocks.
     zeroes: BTreeMap<u64, Cleared>,
-    /// Blocks of all such runs.
+    /// Blocks of all cleared runs.
     cleared: u64,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Index {
 #[derive(Clone, Copy)]
 struct Cleared {
     end: u64,
-    /// Of its record.
+    /// Number of its record.
     number: u64,
     discarded: bool,
 }
@@ -44,17 +44,17 @@ impl Index {
         self.data.count()
     }
 
-    /// Blocks that differ from the origin's, be it by data or since they were cleared.
+    /// Blocks that differ from the origin's, by data or by a clear.
     pub(super) fn dirty(&self) -> u64 {
         self.data.count() + self.cleared
     }
 
-    /// Blocks with data, and runs that were cleared.
+    /// Blocks with data, and cleared runs.
     pub(super) fn changes(&self) -> u64 {
         self.data.count() + self.zeroes.len() as u64
     }
 
-    /// The record `number` holds from now on; its data begins at block `at` of the area.
+    /// Indexes the record `number`; its data begins at block `at` of the area.
     pub(super) fn insert(&mut self, number: u64, extents: &[RecordExtent], at: u32, crcs: &[u32]) {
         let mut spots = (at..).zip(crcs);
         for extent in extents {
@@ -80,8 +80,8 @@ impl Index {
         }
     }
 
-    /// As [`Index::insert`] of one record after the other, each with where its data begins: blocks
-    /// by address, where a B-tree that grows at its end is much faster.
+    /// As [`Index::insert`] for one record after the other, each with the first block of its data.
+    /// Blocks are inserted by address: a B-tree that grows at its end is much faster.
     pub(super) fn fill<'a>(&mut self, records: impl Iterator<Item = (&'a Record, u32)>) {
         let mut blocks = Vec::new();
         for (record, at) in records {
@@ -101,7 +101,7 @@ impl Index {
     }
 
     fn fill_blocks(&mut self, blocks: &mut Vec<(u64, Spot)>) {
-        // Stable, so that of a block the last holds.
+        // A stable sort: the last record of a block holds.
         blocks.sort_by_key(|(block, _)| *block);
         for (block, spot) in blocks.drain(..) {
             self.cut_zeroes(&(block..block + 1));
@@ -109,8 +109,8 @@ impl Index {
         }
     }
 
-    /// Some records have been carried out, of which `carried` is the index: they are not owed
-    /// any more, but for what later ones say.
+    /// Removes records that were written back, of which `carried` is the index. Blocks of later
+    /// records stay.
     pub(super) fn forget(&mut self, carried: &Index) {
         for (block, spot) in carried.data.iter() {
             if self.data.get(block).is_some_and(|held| held.at == spot.at) {
@@ -118,7 +118,7 @@ impl Index {
             }
         }
         for (start, run) in &carried.zeroes {
-            // Later records may have cut it into parts.
+            // Later records may have cut the run into parts.
             let parts = self.zeroes.range(*start..run.end);
             let parts = parts.filter(|(_, part)| part.number == run.number);
             let starts: Vec<u64> = parts.map(|(start, _)| *start).collect();
@@ -147,7 +147,7 @@ impl Index {
         runs
     }
 
-    /// None of `blocks` has data any more.
+    /// Removes the data of `blocks`.
     fn cut_data(&mut self, blocks: &Range<u64>) {
         let covered = self.data.range(blocks.clone()).map(|(block, _)| block);
         for block in covered.collect::<Vec<_>>() {
@@ -155,7 +155,7 @@ impl Index {
         }
     }
 
-    /// None of `blocks` is in a run of zeroes any more.
+    /// Removes `blocks` from the cleared runs.
     fn cut_zeroes(&mut self, blocks: &Range<u64>) {
         while let Some((start, run)) = self.last_zeroes_before(blocks.end) {
             if run.end <= blocks.start {
@@ -187,8 +187,8 @@ impl Index {
         Some((*start, *run))
     }
 
-    /// The runs that cover `blocks`, in order; a run of the log lies in one piece in its
-    /// area, and in one segment.
+    /// Returns the runs that cover `blocks`, in order. A run of the log is contiguous in its area,
+    /// and in one segment.
     pub(super) fn pieces(&self, blocks: Range<u64>) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let mut at = blocks.start;
@@ -249,7 +249,7 @@ mod tests {
     }
 
     proptest! {
-        /// Beside a table with a row a block, through records that come and are done.
+        /// The index beside a table with a row a block, as records are added and written back.
         #[test]
         fn it_is_a_table_of_blocks(
             records in prop::collection::vec((0u64..60, 1u32..9, 0u8..3, 0usize..4), 1..60),
@@ -318,7 +318,7 @@ mod tests {
         ) {
             let (mut at, mut one_by_one, mut all) = (1, Index::default(), Vec::new());
             for (number, extents) in (0..).zip(records) {
-                // Most have data.
+                // Most extents have data.
                 let became = |kind| match kind {
                     0 => Became::Zero,
                     1 => Became::Discarded,

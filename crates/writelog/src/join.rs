@@ -1,13 +1,12 @@
-//! Writes that wait join one record, so that they share its header and its way to the devices.
+//! Writes that wait join one record, so that they share its header and its transfer to the devices.
 //!
-//! While a record is on its way, writes wait for its end, unless they have gathered
-//! [`ALONE`] blocks: what comes one by one waits for nothing, what comes at a depth is in
-//! records that grow with it.
+//! While a record is in flight, writes wait for its end, unless they have gathered [`ALONE`]
+//! blocks. Single writes wait for nothing; at a depth the records grow with the depth.
 //!
 //! Invariants:
-//!     records have writes in the order in which they came
+//!     records have writes in the order of arrival
 //!     a forced write is the last of its record: the next is of another interval
-//!     what has no data is alone in its record: a segment has no more extents than blocks
+//!     a write without data is alone in its record: a segment has no more extents than blocks
 //!
 //! Overlapping writes are never here at one time: `block::Gate` keeps them apart.
 
@@ -17,19 +16,19 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// So many blocks wait for nobody. Fewer, and headers are much of what is written; more, and
+/// Blocks that wait for no record. With fewer, headers are much of the written bytes; with more,
 /// the devices of the log have less to do at once.
 const ALONE: u64 = 8;
 
-/// A write on its way into a record.
+/// A write that waits for its record to end.
 pub(super) struct Write {
     pub(super) extent: RecordExtent,
-    /// None of a zero or a discard, nor once a record has it.
+    /// `None` for a zero or a discard, and once a record has the data.
     pub(super) data: Cell<Option<Shared>>,
     /// Blocks of data.
     pub(super) blocks: u32,
     pub(super) fua: Fua,
-    /// The record that it is in.
+    /// Number of its record.
     pub(super) record: Cell<Option<u64>>,
 }
 
@@ -45,18 +44,18 @@ impl Write {
         })
     }
 
-    /// Blocks of data; one of a zero or a discard.
+    /// Returns the blocks of data; one for a zero or a discard.
     pub(super) fn changes(&self) -> u64 {
         u64::from(self.blocks).max(1)
     }
 }
 
-/// Writes that are in no record yet, in the order in which they came.
+/// Writes without a record, in the order of arrival.
 #[derive(Default)]
 pub(super) struct Queue {
     waiting: VecDeque<Rc<Write>>,
     changes: u64,
-    /// Records with writes that no copy has ended.
+    /// Records with writes that are in flight.
     on_their_way: u32,
 }
 
@@ -66,27 +65,27 @@ impl Queue {
         self.waiting.push_back(write.clone());
     }
 
-    /// Whether the first waits for nobody.
+    /// True if the first write need not wait for a record.
     pub(super) fn is_full(&self) -> bool {
         self.changes >= ALONE
     }
 
-    /// Whether `write` is to begin a record: it is the first, and does not wait for others.
+    /// True if `write` is to begin a record: it is the first, and need not wait.
     pub(super) fn leads(&self, write: &Rc<Write>) -> bool {
         let first = self.waiting.front();
         let is_first = first.is_some_and(|first| Rc::ptr_eq(first, write));
         is_first && (self.on_their_way == 0 || self.is_full())
     }
 
-    /// `write`, which leads, goes elsewhere.
+    /// Removes `write`, which leads, without a record.
     pub(super) fn leave(&mut self, write: &Rc<Write>) {
         let first = self.waiting.pop_front();
         assert!(first.is_some_and(|first| Rc::ptr_eq(&first, write)));
         self.changes -= write.changes();
     }
 
-    /// The first, for which there is room, and those after it that may join, of `room` blocks
-    /// of data together.
+    /// Takes the first write, for which there is room, and those after it that may join, of `room`
+    /// blocks of data together.
     pub(super) fn take(&mut self, room: u32) -> Vec<Rc<Write>> {
         let room = room.min(RECORD_BLOCKS_MAX);
         let mut joined: Vec<Rc<Write>> = Vec::new();
@@ -105,7 +104,7 @@ impl Queue {
         joined
     }
 
-    /// A record has `writes`, and is on its way.
+    /// Notes that a record has `writes`, and is in flight.
     pub(super) fn sent(&mut self, writes: &[Rc<Write>], record: u64) {
         self.on_their_way += 1;
         writes
@@ -113,7 +112,7 @@ impl Queue {
             .for_each(|write| write.record.set(Some(record)));
     }
 
-    /// No copy of a record with `writes` is on its way any more.
+    /// Notes that no copy of a record with `writes` is in flight any more.
     pub(super) fn ended(&mut self, writes: &[Rc<Write>]) {
         self.on_their_way -= u32::from(!writes.is_empty());
     }
@@ -167,8 +166,8 @@ mod tests {
     }
 
     proptest! {
-        /// What is taken is what came, in order; a forced write ends a record, what has no
-        /// data is alone, and only the first may be over the room.
+        /// Records take all writes in order. A forced write ends a record, a write without data is
+        /// alone, and only a first write may exceed the room.
         #[test]
         fn records_keep_the_order_and_forced_writes_end_them(
             writes in prop::collection::vec((0u32..20, prop::bool::weighted(0.2)), 1..60),

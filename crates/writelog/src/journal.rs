@@ -1,15 +1,15 @@
-//! The journal: what the origin is to get at once is durable on a third device before, all of
-//! it or nothing. Without the log, [`Journal::replay`] carries the rest of it out.
+//! The journal: each load is durable on a third device before the origin gets it, all or nothing.
+//! Without the log, [`Journal::replay`] writes the rest of a load back.
 //!
-//! A group goes to one half while the one before it, in the other, may still be wanted: body,
-//! flush, commit, forced. So the newest commit always has its whole group.
+//! A group goes to one half while the group before it, in the other half, may still be needed:
+//! body, flush, commit, forced. So the newest commit always has its whole group.
 //!
 //! Invariants:
 //!     the origin has a part of a group ⟹ the group is committed durably
 //!     a commit is written ⟹ its group is durable, and the one before it is at the origin
-//!     the origin gets anything that no group has ⟹ all groups are retired, durably
+//!     the origin gets data outside of all groups ⟹ all groups are retired, durably
 //!
-//! Not here: what a group has, and when (`journaling`); which device it may be (`ledger`).
+//! Not here: the contents and times of groups (`journaling`); the choice of the device (`ledger`).
 
 use super::pair::{PairBlocks, block};
 use block::{Device, Extent, Fua, IoError, IoResult, Kind, Lba, Mutex, Pool, Sectors, Shared};
@@ -19,7 +19,7 @@ use layout::{
 };
 use std::cell::{Cell, RefCell};
 
-/// A journal that was opened.
+/// An open journal.
 pub struct Journal<P> {
     device: P,
     memory: Pool,
@@ -28,16 +28,16 @@ pub struct Journal<P> {
     /// The newest group, unless it is retired.
     pending: Cell<Option<JournalCommit>>,
     newest: Cell<u64>,
-    /// Its device is not a journal yet.
+    /// True if the device is not a journal yet.
     is_new: Cell<bool>,
-    /// It takes part.
+    /// True if the journal takes part in write-back.
     online: Cell<bool>,
-    /// Held by whoever writes to it.
+    /// Held during changes.
     pub(super) changing: Mutex,
 }
 
 impl<P: Device> Journal<P> {
-    /// A device that [`Journal::establish`] makes a journal, whatever it holds.
+    /// A journal that [`Journal::establish`] writes to the device, whatever that holds.
     pub fn new(device: P, memory: Pool, superblock: JournalSuperblock) -> Self {
         Journal {
             device,
@@ -52,14 +52,14 @@ impl<P: Device> Journal<P> {
         }
     }
 
-    /// Makes a device a journal, whatever it held.
+    /// Makes a device a journal, whatever the device holds.
     pub async fn format(device: P, memory: Pool, superblock: JournalSuperblock) -> IoResult<Self> {
         let journal = Journal::new(device, memory, superblock);
         journal.establish().await?;
         Ok(journal)
     }
 
-    /// Returns once the device says durably that it is this journal.
+    /// Makes the device this journal, durably.
     pub async fn establish(&self) -> IoResult {
         if self.is_new.get() {
             self.write_superblock().await?;
@@ -68,8 +68,8 @@ impl<P: Device> Journal<P> {
         Ok(())
     }
 
-    /// Reads a journal; what was written to it is durable then. The inner error says what the
-    /// device is instead.
+    /// Reads a journal, and makes its earlier writes durable. The inner error names the contents of
+    /// a device that is no journal.
     pub async fn open(device: P, memory: Pool) -> IoResult<Result<Self, SuperblockError>> {
         device.flush().await?;
         let pair = PairBlocks::new(LOG_SUPERBLOCKS);
@@ -103,35 +103,35 @@ impl<P: Device> Journal<P> {
         }))
     }
 
-    /// What it says of itself.
+    /// Returns the superblock.
     pub fn superblock(&self) -> JournalSuperblock {
         self.superblock.borrow().clone()
     }
 
-    /// The group that the origin may have in part, or not at all.
+    /// Returns the group that the origin may have in part, or not at all.
     pub fn pending(&self) -> Option<JournalCommit> {
         self.pending.get()
     }
 
-    /// Whether it takes part.
+    /// True if the journal takes part in write-back.
     pub(super) fn is_online(&self) -> bool {
         self.online.get()
     }
 
-    /// It takes no part any more, and that is known durably.
+    /// Takes the journal out of use, after the caller has made that durable.
     pub(super) fn forsaken(&self) {
         self.online.set(false);
         self.pending.set(None);
     }
 
-    /// Blocks and cleared extents that a group may have together.
+    /// Limit of blocks and cleared extents of a group, together.
     pub(super) fn room(&self) -> u64 {
         let half = self.superblock.borrow().half;
-        // Each record but the last has as many of the one or the other.
+        // Each record but the last is full of blocks or of extents.
         (half - COMMIT_BLOCKS - 1) / u64::from(RECORD_BLOCKS_MAX + 1) * u64::from(RECORD_BLOCKS_MAX)
     }
 
-    /// The number of the next group, and the block that it begins at.
+    /// Number of the next group, and its first block.
     pub(super) fn next(&self) -> (u64, u64) {
         let group = self.newest.get() + 1;
         (group, self.half_of(group) + COMMIT_BLOCKS)
@@ -147,12 +147,12 @@ impl<P: Device> Journal<P> {
         self.device.write(at, data, fua).await
     }
 
-    /// What was written is durable.
+    /// Makes writes durable.
     pub(super) async fn flush(&self) -> IoResult {
         self.device.flush().await
     }
 
-    /// A group, which is durable, is to be carried out from now on.
+    /// Commits a durable group: its data is to be written back from now on.
     pub(super) async fn commit(&self, commit: JournalCommit) -> IoResult {
         let mut buf = self.memory.take(COMMIT_BLOCKS as usize * BLOCK_BYTES);
         let journal = self.superblock.borrow().journal;
@@ -166,7 +166,7 @@ impl<P: Device> Journal<P> {
         Ok(())
     }
 
-    /// No group of it is to be carried out any more.
+    /// Retires all groups, durably: none is to be written back any more.
     pub async fn retire(&self) -> IoResult {
         {
             let superblock = &mut *self.superblock.borrow_mut();
@@ -185,8 +185,8 @@ impl<P: Device> Journal<P> {
             .await
     }
 
-    /// Carries out what is pending, durably. If that cannot be read as a whole, `origin` is as
-    /// it was.
+    /// Writes the pending group back, durably. If the group cannot be read whole, `origin` is
+    /// unchanged.
     pub async fn replay<O: Device>(&self, origin: &O) -> IoResult<Option<JournalCommit>> {
         let Some(commit) = self.pending.get() else {
             return Ok(None);
@@ -198,7 +198,7 @@ impl<P: Device> Journal<P> {
         Ok(Some(commit))
     }
 
-    /// Whether what is pending can be read as a whole.
+    /// Checks that the pending group can be read whole.
     pub async fn verify(&self) -> IoResult {
         match self.pending.get() {
             None => Ok(()),
@@ -206,7 +206,7 @@ impl<P: Device> Journal<P> {
         }
     }
 
-    /// Has `work` get each record of a group, and its data.
+    /// Passes each record of a group, with its data, to `work`.
     async fn each(
         &self,
         commit: &JournalCommit,
@@ -221,7 +221,7 @@ impl<P: Device> Journal<P> {
         Ok(())
     }
 
-    /// A record of a group, and its data.
+    /// Reads a record of a group, and its data.
     async fn record(
         &self,
         commit: &JournalCommit,

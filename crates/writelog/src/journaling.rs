@@ -1,8 +1,8 @@
-//! Loads go through the journal: written, flushed and committed before the origin gets any of
-//! them.
+//! Loads go through the journal: written, flushed and committed before the origin gets any part of
+//! a load.
 //!
-//! A journal that fails is given up until the next opening. That is known durably before the
-//! origin gets anything else, and it gets what is owed in order from then on.
+//! A journal that fails is given up until the next opening. That is durable before the origin gets
+//! anything else. From then on the origin gets dirty data in order.
 
 use super::index::Index;
 use super::journal::Journal;
@@ -15,21 +15,21 @@ use layout::{
     RecordExtent, block_crc,
 };
 
-/// What became of a load.
+/// Result of a load's commit.
 pub(super) enum Journaled {
-    /// It may go to the origin.
+    /// The load may go to the origin.
     Committed,
-    /// Nothing of it may, and the next is of another order.
+    /// No part of the load may go to the origin, and the next load is of another order.
     Forsaken,
 }
 
 impl<P: Device> Inner<P> {
-    /// The journal, while it takes part.
+    /// The journal, while it is online.
     pub(super) fn journal(&self) -> Option<&Journal<P>> {
         self.journal.as_ref().filter(|journal| journal.is_online())
     }
 
-    /// What order the origin gets writes in now.
+    /// Present order in which the origin gets writes.
     pub(super) fn cleaning(&self) -> Cleaning {
         match self.config.cleaning {
             Cleaning::Journaled if self.journal().is_none() => Cleaning::Ordered,
@@ -37,8 +37,8 @@ impl<P: Device> Inner<P> {
         }
     }
 
-    /// The number up to which a former incarnation has begun to carry out what is owed: it is
-    /// committed, and the next load.
+    /// End of the records that a former incarnation has committed and may have written back in
+    /// part: they are the next load.
     pub(super) fn redo_to(&self) -> Option<u64> {
         let done_to = self.state.borrow().done_to;
         let pending = self.journal()?.pending()?;
@@ -90,7 +90,7 @@ impl<P: Device> Inner<P> {
         Ok(Journaled::Committed)
     }
 
-    /// The next record of a group, with its data.
+    /// Builds the next record of a group, with its data.
     async fn part(
         &self,
         journal: &Journal<P>,
@@ -127,7 +127,8 @@ impl<P: Device> Inner<P> {
         Ok(Buf::join(vec![head, data], &self.env.pool))
     }
 
-    /// The origin may get what no group has. `Err`: no copy is left that could say so.
+    /// Retires all groups, so that the origin may get other writes. `Err`: no copy is left for the
+    /// record of that.
     pub(super) async fn retire_journal(&self) -> IoResult {
         let Some(journal) = &self.journal else {
             return Ok(());
@@ -160,7 +161,7 @@ fn count(extents: &[RecordExtent]) -> u32 {
     data.map(|extent| extent.count).sum()
 }
 
-/// What each record of a group has: all but the last is full of blocks or of extents.
+/// Extents of each record of a group: every record but the last is full of blocks or of extents.
 fn parts(newest: &Index) -> Vec<Vec<RecordExtent>> {
     let cleared = newest.cleared().map(|(blocks, became)| RecordExtent {
         block: blocks.start,
@@ -207,8 +208,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// What is in the parts is what is in the index, and there are no more than there is
-        /// room for.
+        /// Parts have the contents of the index, and there are no more parts than fit.
         #[test]
         fn parts_have_it_all_and_are_full(
             records in prop::collection::vec((0u64..4000, 1u32..128, 0u8..4), 1..200),

@@ -1,14 +1,14 @@
-//! Which devices hold a write-back log, and which of them may be trusted: superblocks on
-//! both, and in the witness, a file beside them.
+//! The devices of a write-back log, and trust in each: superblocks on both devices, and in the
+//! witness, a file beside them.
 //!
 //! Invariants:
 //!     a record is answered ⟹ `owes` is durable on all copies and in the witness
-//!     a copy is lost ⟹ the others and the witness know durably, before anything is
-//!                      acknowledged without it
-//!     nothing is overwritten that may be owed
+//!     a copy is lost ⟹ that is durable on the others and in the witness, before a write is
+//!                      acknowledged without the copy
+//!     no data is overwritten that may be dirty
 //!
-//! Devices are written before the witness, so that a copy in the mask of the newest
-//! superblock always has it. A new log is in the witness first, with no copy.
+//! Devices are written before the witness, so that a copy in the mask of the newest superblock
+//! always has that superblock. A new log is in the witness first, with no copy.
 
 mod choose;
 mod journal;
@@ -36,57 +36,58 @@ const WITNESS_BLOCKS: [u64; 2] = [0, 1];
 
 /// The file beside a log.
 pub enum Witness {
-    /// It is there, or a new one.
+    /// A file that exists, or a new one.
     Kept(BoxDevice),
-    /// What it says, of a log that is looked at and never begun.
+    /// Superblock of the file, for a log that is inspected and never begun.
     Says(Option<Box<LogSuperblock>>),
 }
 
-/// What was found of a log. Nothing of it is durable before [`Members::establish`].
+/// An opened ledger. Nothing of it is durable before [`Members::establish`].
 pub struct Opened<P> {
-    /// Who knows the members from now on.
+    /// The ledger of the members from now on.
     pub ledger: Rc<Ledger<P>>,
-    /// The parts that hold the copies, or are to.
+    /// Areas of the copies, present or future.
     pub areas: [Option<Area<P>>; 2],
-    /// The devices, likewise by copies.
+    /// Names of the devices, by copy.
     pub names: [String; 2],
-    /// The journal, if it takes part.
+    /// The journal, if it is online.
     pub journal: Option<Journal<P>>,
-    /// The log.
+    /// UUID of the log.
     pub log: Uuid,
-    /// This incarnation.
+    /// Number of this incarnation.
     pub incarnation: u32,
-    /// When the timer was at zero, since 1970; no incarnation before was opened later.
+    /// Zero of the timer, since 1970; no earlier incarnation was opened later.
     pub epoch: Nanos,
-    /// What was watched of the origin; empty if nothing is known.
+    /// Record of the origin; empty if none is known.
     pub record: Vec<u8>,
-    /// The volume may owe something to its origin.
+    /// True if the volume may have dirty data.
     pub owes: bool,
-    /// A copy that counted does so no more.
+    /// True if a copy that counted does so no more.
     pub shrinks: bool,
-    /// Devices that it goes without, and why.
+    /// Devices that are missing, each with the reason.
     pub absent: Vec<(String, String)>,
-    /// Why it would have been refused, had the operator not asked for it.
+    /// Reasons to refuse the log that the operator has overridden.
     pub doubts: Vec<String>,
 }
 
-/// What is known durably of a log.
+/// The durable state of a log.
 pub struct Ledger<P> {
     env: Env,
-    /// None of a log that is looked at.
+    /// `None` for a log that is only inspected.
     witness: Option<BoxDevice>,
     witness_pair: PairBlocks,
     devices: [Option<P>; 2],
     pairs: [PairBlocks; 2],
-    /// Nobody has had it before.
+    /// True if the log has never been opened.
     is_new: bool,
     now: RefCell<LogSuperblock>,
-    /// A change failed, and may be durable in some places.
+    /// True if a change failed, and may be durable in some places.
     unsure: Cell<bool>,
 }
 
 impl<P: Device + Clone + 'static> Ledger<P> {
-    /// Reads what is known of the log, and refuses what may not be opened. Nothing is written.
+    /// Reads the known state of the log, and refuses a log that may not be opened. Nothing is
+    /// written.
     pub async fn open(
         wanted: Wanted,
         env: Env,
@@ -204,7 +205,7 @@ impl<P: Device + Clone + 'static> Ledger<P> {
             self.try_witness().await?;
         }
         next.sequence += 1;
-        // Whatever becomes of it, no other has this number.
+        // Even after a failure no other change has this number.
         self.now.borrow_mut().sequence = next.sequence;
         self.unsure.set(true);
         for copy in 0..2 {
@@ -217,7 +218,7 @@ impl<P: Device + Clone + 'static> Ledger<P> {
         next.copy = None;
         let written = self.write_witness(&next).await;
         written.map_err(NotRecorded::Unsure)?;
-        // Another record may have been given meanwhile.
+        // Another record may have been set meanwhile.
         let given = std::mem::take(&mut self.now.borrow_mut().record);
         next.record = given;
         *self.now.borrow_mut() = next;
@@ -225,7 +226,7 @@ impl<P: Device + Clone + 'static> Ledger<P> {
         Ok(())
     }
 
-    /// Writes to the witness what it has: where that fails, nothing is to be changed, and writes
+    /// Rewrites the witness unchanged. If that fails, the standing is not to be changed, and writes
     /// go on.
     async fn try_witness(&self) -> Result<(), NotRecorded> {
         if self.unsure.get() {
@@ -237,7 +238,7 @@ impl<P: Device + Clone + 'static> Ledger<P> {
     }
 }
 
-/// What the witness says.
+/// Reads the superblock of the witness.
 async fn remembered(
     pair: &PairBlocks,
     witness: &BoxDevice,
@@ -258,7 +259,7 @@ async fn remembered(
 }
 
 impl<P: Device + Clone + 'static> Members for Ledger<P> {
-    /// A new log is in the witness before it is anywhere else.
+    /// A new log is in the witness before any device.
     fn establish(
         &self,
         copies: [bool; 2],
@@ -271,7 +272,7 @@ impl<P: Device + Clone + 'static> Members for Ledger<P> {
             }
             self.change(|next| next.mask = [false; 2]).await?;
             let begun = self.change(|next| next.mask = trusted).await;
-            // Neither has what the other has yet.
+            // Neither copy has the data of the other yet.
             begun.map_err(|error| NotRecorded::Unsure(error.into_error()))
         })
     }

@@ -1,4 +1,4 @@
-//! Write-back that outlives its devices: a log of a volume's writes on two of them.
+//! A log of a volume's writes on two devices: acknowledged writes survive the loss of one.
 //!
 //! ```text
 //! WriteBack ─┬─ write ─> append ──> copy A, copy B ─> index ─> answer
@@ -12,21 +12,22 @@
 //!     flushed ⟹ durable there
 //!     on the origin ⟹ durable in the pool before
 //!     of interval k + 1 on the origin ⟹ interval k is durable there (`Cleaning::Ordered`)
-//!     a part of a window on the origin ⟹ all of it is in the journal (`Cleaning::Journaled`)
+//!     a part of a window on the origin ⟹ the journal has the whole window (`Cleaning::Journaled`)
 //!     a segment is used again ⟹ a `done_to` beyond it is durable ⟹ the origin was flushed
-//!     owed ⟹ no other path touches that block's origin
-//!     served ⟹ all that is owed is indexed, on both copies, and fenced
-//!     a device is written ⟹ all that an opening may be refused for was judged
-//!     newest answer - oldest owed <= `max_lag`
+//!     dirty ⟹ no other path touches that block's origin
+//!     served ⟹ all dirty data is indexed, on both copies, and fenced
+//!     a device is written ⟹ every reason to refuse the opening was judged
+//!     newest answer - oldest dirty write <= `max_lag`
 //!
-//! So, if every copy of an ordered log is lost, the origin alone is an earlier state, and of a
-//! journaled one the origin after [`Journal::replay`]: the state of a disk with a volatile cache
-//! after a power cut. An interval lies between two flushes, or forced writes, of the volume; time
+//! So, if every copy of a log is lost, the origin has the state of a disk with a volatile cache
+//! after a power cut. With an ordered log that holds at once, with a journaled one after
+//! [`Journal::replay`]. An interval lies between two flushes, or forced writes, of the volume; time
 //! and size may split one.
 //!
-//! Who opens a log says which areas hold what is true (`Members`) and numbers the
-//! incarnations: the `ledger`. Not here: clients' overlapping writes, which are
-//! `block::Gate`'s to keep apart, as everywhere.
+//! The opener of a log names the areas with valid data (`Members`) and numbers the incarnations:
+//! the `ledger`.
+//!
+//! Not here: overlapping writes of clients, which `block::Gate` keeps apart.
 
 mod append;
 mod blocks;
@@ -81,31 +82,31 @@ use std::rc::{Rc, Weak};
 /// The configuration of a log.
 #[derive(Clone)]
 pub struct Config {
-    /// The log, by which all its blocks are salted.
+    /// UUID of the log, by which all its blocks are salted.
     pub log: Uuid,
-    /// Greater than that of any incarnation before, given durably.
+    /// Number above that of every earlier incarnation, given durably.
     pub incarnation: u32,
     /// The driver's epoch on the clock that all incarnations share.
     pub epoch: Nanos,
-    /// Bytes that may be owed.
+    /// Limit of dirty bytes.
     pub dirty_max: u64,
-    /// How far answers may be ahead of the oldest write that is owed.
+    /// Longest time by which answers may be ahead of the oldest dirty write.
     pub max_lag: Nanos,
-    /// How long writes may gather before they are cleaned, while nothing presses.
+    /// Longest time that writes gather before the cleaner starts, without pressure.
     pub clean_after: Nanos,
-    /// What order the origin gets them in.
+    /// Order in which the origin gets writes.
     pub cleaning: Cleaning,
-    /// Something may be dirty. Else the origin may be newer than all that the log has.
+    /// True if data may be dirty. Otherwise the origin may be newer than the whole log.
     pub owes: bool,
-    /// How thoroughly an opening looks.
+    /// Thoroughness of an opening.
     pub scrutiny: Scrutiny,
-    /// The operator asks for what there is: nothing that is missing refuses it.
+    /// True if the operator asks for the remains of the log: missing records refuse nothing.
     pub asked: bool,
-    /// Where it keeps what is under way.
+    /// Counters of the stages in progress.
     pub stages: Rc<Stages>,
 }
 
-/// A volume with its log: writes go at the speed of the pool.
+/// A volume with its log: writes have the speed of the pool.
 pub struct WriteBack<P>(Rc<Inner<P>>);
 
 impl<P> Clone for WriteBack<P> {
@@ -114,7 +115,7 @@ impl<P> Clone for WriteBack<P> {
     }
 }
 
-/// Keeps what is watched of the origin with the log, as long as that is open.
+/// Keeps the record of the origin with the log, as long as the log is open.
 pub struct Watcher<P>(Weak<Inner<P>>);
 
 impl<P> Clone for Watcher<P> {
@@ -124,8 +125,8 @@ impl<P> Clone for Watcher<P> {
 }
 
 impl<P: Device> Watcher<P> {
-    /// The origin is known by this record from now on; none if it is empty. Durably, if the log
-    /// has begun; an error keeps nobody from going on, for the devices of the log come first.
+    /// Sets the record by which the origin is known; an empty one clears it. Durable on return if
+    /// the log has begun. An error stops nothing, for the devices of the log come first.
     pub async fn watch(&self, record: Vec<u8>) {
         if let Some(log) = self.0.upgrade() {
             let _ = log.copies.standing.watch(record).await;
@@ -139,57 +140,57 @@ struct Inner<P> {
     origin: BoxDevice,
     geometry: Geometry,
     copies: Copies<P>,
-    /// Of a log that has one.
+    /// The journal, if the log has one.
     journal: Option<Journal<P>>,
     state: RefCell<State>,
     changed: Rc<Signal>,
-    /// More is durable.
+    /// Signals that more records are durable.
     flushed: Signal,
     stages: Rc<Stages>,
     pace: RefCell<Pace>,
     /// Wakes writes that wait for their turn.
     turns: Signal,
-    /// When a client's read from the origin last ended.
+    /// Time at which a client's last read from the origin ended.
     read_at: Cell<Option<Nanos>>,
-    /// Blocks that the origin has taken.
+    /// Blocks written to the origin.
     carried: Cell<u64>,
     /// Writes that wait for the cleaner.
     pressed: Cell<u32>,
     closing: Cell<bool>,
-    /// The log is to be empty in time, though clients write.
+    /// The log is to become empty, though clients write.
     retiring: Cell<bool>,
-    /// No change is taken.
+    /// Changes are refused.
     sealed: Cell<bool>,
-    /// Tasks that run: the cleaner, and who makes the standing durable.
+    /// Tasks that run: the cleaner, the marks, and the writer of the standing.
     tasks: Cell<u32>,
-    /// What an opening has found, until it is established.
+    /// Result of the scan, until the log is established.
     found: RefCell<Option<Scan>>,
-    /// Records that were there, and that no copy has.
+    /// Numbers of records that were in the log, and that no copy has.
     missing: Vec<Range<u64>>,
-    /// What keeps the cleaner from going on.
+    /// Error that stops the cleaner.
     trouble: RefCell<Option<IoError>>,
 }
 
-/// How a log stands.
+/// Status of a log.
 #[derive(Debug)]
 pub struct Status {
-    /// What order the origin gets writes in.
+    /// Configured order in which the origin gets writes.
     pub cleaning: Cleaning,
-    /// Its journal takes no part, and the origin gets them in order.
+    /// True if the journal is given up, and the origin gets writes in order.
     pub forsaken: bool,
-    /// Bytes that differ from the origin's, be it by data or since they were cleared.
+    /// Bytes that differ from the origin's, by data or by a clear.
     pub dirty_bytes: u64,
-    /// Bytes that the origin has taken since the log was opened: more of them is progress.
+    /// Bytes written to the origin since the log was opened: a measure of progress.
     pub carried_bytes: u64,
-    /// The age of the oldest.
+    /// Age of the oldest dirty write.
     pub lag: Nanos,
-    /// Bytes a second that the origin takes of it, as lately measured while more was owed.
+    /// Bytes a second written back lately, measured while more was dirty.
     pub rate: Option<u64>,
-    /// How long it takes to get empty once it is given up, as far as that was measured.
+    /// Estimated time to empty the log once retired, if measured.
     pub empty_in: Option<Nanos>,
-    /// Copies that take part.
+    /// Number of copies online.
     pub copies: usize,
-    /// What keeps the cleaner, or writes, from going on.
+    /// Error that stops the cleaner, or writes.
     pub trouble: Option<IoError>,
 }
 
@@ -221,7 +222,7 @@ impl<P: Device> Inner<P> {
 }
 
 impl<P: Device> WriteBack<P> {
-    /// How it stands.
+    /// Returns the status of the log.
     pub fn status(&self) -> Status {
         let state = self.0.state.borrow();
         let oldest = state.oldest();
@@ -240,68 +241,67 @@ impl<P: Device> WriteBack<P> {
         }
     }
 
-    /// Returns once the origin has everything, durably, or the error that is in the way.
-    /// Errors of the origin are waited for.
+    /// Returns once all data is durable at the origin, or the error in the way. Errors of the
+    /// origin are waited for.
     pub async fn drain(&self) -> IoResult {
         self.0.drain_to(Nanos::ZERO).await
     }
 
-    /// As [`WriteBack::drain`], until so little is owed that the origin takes it within `span`:
-    /// beside clients that write, a log is next to never empty.
+    /// As [`WriteBack::drain`], until the origin takes the dirty data within `span`: beside clients
+    /// that write, a log is next to never empty.
     pub async fn drain_to(&self, span: Nanos) -> IoResult {
         self.0.drain_to(span).await
     }
 
-    /// What the journal has is void from now on, durably: others may write to the origin, once
-    /// nothing is owed.
+    /// Voids the contents of the journal, durably: others may write to the origin, once nothing is
+    /// dirty.
     pub async fn retire_journal(&self) -> IoResult {
         self.0.retire_journal().await
     }
 
-    /// Leaves writes of clients a part of the cleaner's rate alone from now on, so that the log
-    /// gets empty though they go on; or no more.
+    /// Limits client writes to a part of the cleaner's rate, so that the log empties while clients
+    /// write. `false` ends that.
     pub fn retire(&self, retiring: bool) {
         self.0.retiring.set(retiring);
         self.0.changed.notify();
     }
 
-    /// Keeps with the log what is watched of the origin.
+    /// Returns a handle that keeps the record of the origin with the log.
     pub fn watcher(&self) -> Watcher<P> {
         Watcher(Rc::downgrade(&self.0))
     }
 
-    /// The copies that take part.
+    /// The copies that are online.
     pub fn online(&self) -> [bool; 2] {
         self.0.copies.standing.online()
     }
 
-    /// What a copy was lost by since the log was opened.
+    /// Error by which a copy was lost since the log was opened.
     pub fn lost_by(&self, copy: usize) -> Option<IoError> {
         self.0.copies.standing.lost_by(copy)
     }
 
-    /// What keeps the cleaner from writing to the origin.
+    /// Kind of the error that stops write-back to the origin.
     pub fn trouble_at_origin(&self) -> Option<Kind> {
         self.0.trouble.borrow().as_ref().map(IoError::kind)
     }
 
-    /// Whether it has lost both copies, and something may be owed: it goes on once it is opened
-    /// again.
+    /// True if both copies are lost and data may be dirty: the log goes on once opened again.
     pub fn is_stuck(&self) -> bool {
         self.0.copies.are_stuck()
     }
 
-    /// Whether it is known durably that nothing is dirty, and nothing will be.
+    /// True if it is durable that nothing is dirty, and nothing will be.
     pub fn is_settled(&self) -> bool {
         self.0.copies.standing.is_settled()
     }
 
-    /// Whether the origin lacks nothing.
+    /// True if the origin has all data.
     pub fn is_drained(&self) -> bool {
         self.0.is_drained()
     }
 
-    /// Whether the origin lacks something of `extent`.
+    /// True if a part of `extent` is dirty.
     pub fn owes(&self, extent: Extent) -> bool {
         let blocks = extent.start.0 / BLOCK_SECTORS..extent.end().0.div_ceil(BLOCK_SECTORS);
         let pieces = self.0.state.borrow().index.pieces(blocks);
@@ -310,14 +310,15 @@ impl<P: Device> WriteBack<P> {
             .any(|piece| !matches!(piece, Piece::Origin(_)))
     }
 
-    /// Takes no change before [`WriteBack::go_on`]. The log has not begun, and nothing is dirty.
+    /// Refuses changes until [`WriteBack::go_on`]. For a log that has not begun, and has no dirty
+    /// data.
     pub fn seal(&self) {
         self.0.sealed.set(true);
         self.0.copies.standing.want(|wanted| wanted.owes = false);
     }
 
-    /// Takes no change from now on; returns once nothing is owed, durably. If that fails, or is
-    /// given up, [`WriteBack::go_on`] takes changes again.
+    /// Refuses changes from now on; returns once it is durable that nothing is dirty. After a
+    /// failure, or if the caller gives up, [`WriteBack::go_on`] accepts changes again.
     pub async fn rest(&self) -> IoResult {
         self.0.sealed.set(true);
         self.0.changed.notify();
@@ -328,23 +329,23 @@ impl<P: Device> WriteBack<P> {
         standing.until(Standings::is_settled).await
     }
 
-    /// Takes changes again, each once it is durable that something may be owed.
+    /// Accepts changes again, each once it is durable that data may be dirty.
     pub fn go_on(&self) {
         self.0.sealed.set(false);
         let both = self.0.copies.are_both();
-        // Without one copy nothing new is owed.
+        // Without one copy no new data becomes dirty.
         let standing = &self.0.copies.standing;
         standing.want(|wanted| wanted.owes |= both);
     }
 
-    /// Ends the cleaner. What is owed stays in the log.
+    /// Ends the cleaner. Dirty data stays in the log.
     pub async fn close(&self) {
         self.0.closing.set(true);
         self.0.changed.notify();
         self.0.changed.until(|| self.0.tasks.get() == 0).await;
     }
 
-    /// Carried through once begun: a record that nobody waits for is on its way all the same.
+    /// Carries `work` through once begun: a record stays in flight though its caller is gone.
     async fn carry<T: 'static>(&self, work: impl AsyncFnOnce(&Inner<P>) -> T + 'static) -> T {
         let inner = self.0.clone();
         let spawn = self.0.env.spawn.clone();

@@ -1,19 +1,19 @@
-//! What the cleaner takes at once: records from `done_to` on, and the newest version of each
-//! block in them.
+//! The cleaner's unit of work: records from `done_to` on, and the newest version of each block in
+//! them.
 //!
-//! A log that keeps order takes records of one interval, in one segment. That is an interval
-//! that was split, which the promise allows.
+//! An ordered log takes records of one interval, in one segment. That splits an interval, which the
+//! promise allows.
 //!
-//! A log that does not takes a window: records of any intervals, up to what is complete. It is
-//! at most [`WINDOW_BLOCKS`] and a quarter of each limit, so that what a window holds of the
-//! log and of the time until its end is little beside the limits.
+//! Other logs take a window: records of any intervals, up to the last complete one. A window is at
+//! most [`WINDOW_BLOCKS`] and a quarter of each limit, so that its share of the log and of
+//! `max_lag` is small.
 //!
-//! A log with a journal takes windows that fit in it, and at first the very one that a former
-//! incarnation committed.
+//! A log with a journal takes windows that fit in the journal. The first is the very one that a
+//! former incarnation committed.
 //!
 //! Invariant: a version that is left out has a later one in the same load. One in a later load
-//! would do for what is acknowledged, but a block that is written without end would never be
-//! at the origin, and `max_lag` not hold.
+//! would do for acknowledged writes. But a block that is written without end would then never be at
+//! the origin, and `max_lag` would not hold.
 
 use super::index::Index;
 use super::journal::Journal;
@@ -27,44 +27,44 @@ use layout::{BLOCK_BYTES, Became, Record, SEGMENT_BLOCKS};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// What a window carries at most: 64 MiB.
+/// Most blocks of a window: 64 MiB.
 const WINDOW_BLOCKS: u64 = 64 << 20 >> BLOCK_BYTES.trailing_zeros();
-/// And the part of each limit.
+/// A window's part of each limit.
 const PART: u64 = 4;
-/// What a segment changes at most: one of a block may clear one run, and cut another in two.
+/// Most changes of a segment: a record of one block may clear one run, and cut another in two.
 const SEGMENT_CHANGES: u64 = 2 * SEGMENT;
-/// What is read at once has no more.
+/// Most blocks of one read.
 const SEGMENT: u64 = SEGMENT_BLOCKS as u64;
-/// A write to the origin at most: 1 MiB.
+/// Most blocks of one write to the origin: 1 MiB.
 pub(super) const RUN_BLOCKS: u64 = 1 << 20 >> BLOCK_BYTES.trailing_zeros();
 
-/// What the origin gets at once.
+/// Data for one round of write-back.
 #[derive(Default)]
 pub(super) struct Load {
     pub(super) newest: Index,
-    /// Of its last record.
+    /// Interval of its last record.
     pub(super) interval: u64,
-    /// When its last record was written.
+    /// Time at which its last record was written.
     pub(super) written_at: u64,
-    /// The journal has it.
+    /// True if the journal has it.
     pub(super) committed: bool,
-    /// A former incarnation may have carried out a part of it.
+    /// True if a former incarnation may have written back a part of it.
     pub(super) redone: bool,
-    /// It has records of several.
+    /// True if its records are of several intervals.
     crosses: bool,
-    /// Blocks that its records changed; a zeroed or discarded extent counts as one.
+    /// Blocks changed by its records; a zeroed or discarded extent counts as one.
     pub(super) blocks: u64,
     pub(super) next: Cursor,
-    /// Runs that the origin has not got yet.
+    /// Runs that are not at the origin yet.
     pub(super) left: VecDeque<Range<u64>>,
-    /// How long it has been tried.
+    /// Time spent on failed attempts.
     pub(super) took: Nanos,
-    /// And left the origin to clients meanwhile, which it could have had.
+    /// Time for which the cleaner left the origin to clients.
     pub(super) rested: Nanos,
 }
 
 impl<P: Device> Inner<P> {
-    /// The next load.
+    /// Returns the next load.
     pub(super) async fn load(&self) -> IoResult<Load> {
         let complete = || {
             let state = self.state.borrow();
@@ -98,12 +98,12 @@ impl<P: Device> Inner<P> {
                 load.begin();
                 return Ok(load);
             }
-            // Notes alone: what is owed is further on.
+            // Only notes so far: dirty data is further on.
             self.state.borrow_mut().cursor = load.next;
         }
     }
 
-    /// Records of one interval that are in one segment.
+    /// Takes records of one interval that are in one segment.
     async fn take_batch(&self, load: &mut Load, limit: u64) -> IoResult {
         let mut interval = None;
         let takes = |record: &Record| {
@@ -116,7 +116,7 @@ impl<P: Device> Inner<P> {
         Ok(())
     }
 
-    /// All records before `to`, which the journal has.
+    /// Takes all records before `to`, which the journal has.
     async fn take_committed(&self, load: &mut Load, to: u64) -> IoResult {
         while load.next.number < to {
             let found = self.records(&mut load.next, to, |_| true).await?;
@@ -126,7 +126,7 @@ impl<P: Device> Inner<P> {
         Ok(())
     }
 
-    /// Records of any intervals.
+    /// Takes records of any intervals.
     async fn take_window(&self, load: &mut Load, limit: u64) -> IoResult {
         let _under = self.stages.enter(Stage::Window);
         let (carried_max, log_max) = self.window_max();
@@ -138,7 +138,7 @@ impl<P: Device> Inner<P> {
             && log_blocks + SEGMENT <= log_max
         {
             let found = match self.records(&mut load.next, limit, |_| true).await {
-                // What is before it can be carried out.
+                // The records before this one can be written back.
                 Err(_) if load.blocks > 0 => break,
                 found => found?,
             };
@@ -151,9 +151,9 @@ impl<P: Device> Inner<P> {
         Ok(())
     }
 
-    /// Blocks that a window may carry, and blocks of the log that it may have.
+    /// Limits of a window: blocks to write back, and blocks of the log.
     fn window_max(&self) -> (u64, u64) {
-        // Until the first has been measured, as little as a load that keeps order has.
+        // Before the first measurement, a window is as small as a load of an ordered log.
         let rate = self.pace.borrow().origin_rate().unwrap_or(0.0);
         let in_time = rate * seconds(self.config.max_lag);
         let limits = [self.config.dirty_max / BLOCK_BYTES as u64, in_time as u64];
@@ -180,17 +180,17 @@ impl Load {
         }
     }
 
-    /// Nothing of it is at the origin for sure.
+    /// Queues all runs: no block is at the origin for sure.
     pub(super) fn begin(&mut self) {
         self.left = self.newest.runs(RUN_BLOCKS).into();
     }
 
-    /// Whether it leaves out versions, of any of several intervals.
+    /// True if versions are left out, of any of several intervals.
     pub(super) fn skips(&self) -> bool {
         self.crosses && self.carries() < self.blocks
     }
 
-    /// What it carries of the blocks that its records changed.
+    /// Blocks and cleared runs that go to the origin.
     pub(super) fn carries(&self) -> u64 {
         self.newest.changes()
     }

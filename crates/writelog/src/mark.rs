@@ -1,21 +1,21 @@
-//! Marks: once the last dirty record is durable, and no other follows it, a note says so. A copy
-//! that is found alone, and lacks that record, is known for it then.
+//! Marks: once the last dirty record is durable, and no other follows, a note says so. So a copy
+//! that is found alone, and lacks that record, shows the lack.
 //!
 //! Invariant: a record is dirty and durable for longer than [`REST`] ⟹ a later one says so, while
-//! both copies take part and there is room
+//! both copies are online and there is room
 
 use super::Inner;
 use block::{Device, Fua, Nanos};
 use futures_util::future::select;
 use std::pin::pin;
 
-/// How long nothing may follow.
+/// Time without a further record before a mark.
 const REST: Nanos = Nanos::from_millis(10);
 
 pub(super) async fn run<P: Device>(log: &Inner<P>) {
     let closing = || log.closing.get();
     loop {
-        // A flush wakes nobody else: the cleaner would begin before more has gathered.
+        // A flush wakes only this task: the cleaner would begin before more writes have gathered.
         let changed = log.changed.until(|| closing() || log.may_mark());
         let flushed = log.flushed.until(|| log.may_mark());
         select(pin!(changed), pin!(flushed)).await;

@@ -1,13 +1,13 @@
-//! What records and headers say of others: how far the log was durable or complete, and what is
-//! void.
+//! Claims of records and headers about others: the extent of the durable and complete log, and void
+//! records.
 //!
-//! Invariant: of what an incarnation says nothing counts from the fence of a later one on.
+//! Invariant: claims of an incarnation count only up to the fence of a later one.
 
 use layout::Record;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// By incarnations.
+/// Claims, by incarnation.
 #[derive(Default)]
 pub(super) struct Known {
     fences: BTreeMap<u32, u64>,
@@ -16,12 +16,12 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// All before `to` was durable, says `incarnation`.
+    /// Notes that, by `incarnation`, all records before `to` were durable.
     pub(super) fn durable(&mut self, incarnation: u32, to: u64) {
         raise(&mut self.durable, incarnation, to);
     }
 
-    /// What a record says. Its fence came when all before it was durable.
+    /// Notes the claims of a record. Its fence was set when all before the fence was durable.
     pub(super) fn record(&mut self, record: &Record) {
         let incarnation = record.incarnation;
         self.fences.insert(incarnation, record.fence);
@@ -33,12 +33,12 @@ impl Known {
         raise(&mut self.complete, incarnation, record.complete_to);
     }
 
-    /// Whether a later incarnation than its own has made the record `number` void.
+    /// True if an incarnation after `incarnation` has made the record `number` void.
     pub(super) fn is_void(&self, number: u64, incarnation: u32) -> bool {
         number >= self.fence_after(incarnation)
     }
 
-    /// The log was durable up to here, or if that `counts`, on both copies.
+    /// End of the durable log or, if that `counts`, of the log that was on both copies.
     pub(super) fn to(&self, counts: bool) -> u64 {
         let complete = self.complete.iter().filter(|_| counts);
         let said = self.durable.iter().chain(complete);
@@ -57,7 +57,7 @@ fn raise(said: &mut BTreeMap<u32, u64>, incarnation: u32, to: u64) {
     *known = to.max(*known);
 }
 
-/// Numbers of records, as an operator reads them.
+/// Numbers of records, for an operator.
 pub(super) fn listed(records: &[Range<u64>]) -> String {
     let mut text: Vec<String> = records.iter().take(LISTED).map(span).collect();
     if records.len() > LISTED {
@@ -66,7 +66,7 @@ pub(super) fn listed(records: &[Range<u64>]) -> String {
     text.join(", ")
 }
 
-/// As many are listed.
+/// Ranges that are listed.
 const LISTED: usize = 8;
 
 fn span(records: &Range<u64>) -> String {

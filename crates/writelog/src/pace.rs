@@ -3,66 +3,66 @@
 //! With x the fullest of
 //!
 //! ```text
-//! owed / dirty_max      room taken of the log      age / max_lag      owed / (origin's rate * max_lag)
+//! dirty / dirty_max    room taken of the log    age / max_lag    dirty / (origin's rate * max_lag)
 //! ```
 //!
-//! each block of a write waits (x - 1/2) / (1 - x) / rate once x is over a half, one block
-//! after the other, where the rate is that of writes, of which the origin may get fewer: the law by which OpenZFS delays transactions (`dmu_tx_delay` in
-//! `dmu_tx.c`). Writes that come faster than the origin takes them settle at x = 3/4, where
-//! they go at its rate.
+//! each block of a write waits (x - 1/2) / (1 - x) / rate once x is over a half, one block after
+//! the other. The rate is that of clients' writes; the origin may get fewer. By this law OpenZFS
+//! delays transactions (`dmu_tx_delay` in `dmu_tx.c`). Writes that are faster than the origin
+//! settle at x = 3/4, at the rate of the origin.
 //!
-//! Writes that wait go on with the first of them, if their turns come soon after: a log that
-//! carries one interval after the other has more of them in one, as nobody flushes between them.
+//! Waiting writes go on with the first of them, if their turns come soon after. An ordered log then
+//! has more writes in one interval, as no client flushes between them.
 //!
-//! While a log is to get empty, writes have a quarter of the rate, however full it is.
+//! While a log is to become empty, writes have a quarter of the rate, however full the log is.
 //!
 //! Invariant: a write waits `WAIT_MAX` at most, if no limit stops it.
 
 use block::Nanos;
 
-/// From here on writes wait, and the cleaner hurries.
+/// Fullness from which writes wait, and the cleaner hurries.
 pub(super) const HALF: f64 = 0.5;
-/// The longest that one block waits (OpenZFS: `zfs_delay_max_ns`).
+/// Longest wait of one block, in seconds (OpenZFS: `zfs_delay_max_ns`).
 const DELAY_MAX: f64 = 0.1;
-/// The longest that a write waits for its turn.
+/// Longest wait of a write for its turn.
 const WAIT_MAX: Nanos = Nanos::from_secs(1);
-/// How soon after another a write has its turn that goes on with it. A disk is as fast as it gets
-/// with what comes in that time, and few notice it.
+/// Time after a turn in which further turns come with it. A disk has its full speed with the writes
+/// of that time, and few clients notice the change.
 const TOGETHER: Nanos = Nanos::from_millis(100);
-/// The part of the rate that writes have while the log is to get empty.
+/// Part of the rate that writes have while the log is to become empty.
 const RETIRING: f64 = 0.25;
-/// Blocks a second before anything was measured: random writes of one slow disk.
+/// Blocks a second before any measurement: random writes of one slow disk.
 const UNMEASURED: f64 = 100.0;
-/// How long what was measured counts, in seconds.
+/// Weight of past measurements, in seconds.
 const MEMORY: f64 = 5.0;
 
-/// What the cleaner achieves, and whose turn it is to write.
+/// The measured rate of the cleaner, and the turns of writes.
 #[derive(Default)]
 pub(super) struct Pace {
-    /// Of clients' writes, carried out lately, while more was owed.
+    /// Blocks of clients' writes written back lately, while more was dirty.
     blocks: f64,
-    /// What the origin got for them.
+    /// Blocks that the origin got for them.
     at_origin: f64,
-    /// In so many seconds.
+    /// Seconds that this took.
     seconds: f64,
-    /// When the last write that waits is to go on.
+    /// Turn of the last waiting write.
     turn: Nanos,
-    /// How often writes went on together, and up to whose turn the last time.
+    /// Number of times that writes went on together, and the last turn included the last time.
     went: u64,
     went_to: Nanos,
 }
 
-/// A write that waits for its turn.
+/// The turn of a waiting write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Turn {
     pub(super) at: Nanos,
-    /// How often writes had gone on before it came.
+    /// Value of `went` when the write arrived.
     after: u64,
 }
 
 impl Pace {
-    /// So many blocks of clients' writes were carried out in that time, of which the origin got
-    /// `at_origin`, and there are more.
+    /// Notes that `blocks` blocks of clients' writes were written back in that time, as `at_origin`
+    /// blocks at the origin, and that more is dirty.
     pub(super) fn carried(&mut self, blocks: u64, at_origin: u64, took: Nanos) {
         let took = seconds(took);
         let keep = MEMORY / (MEMORY + took);
@@ -71,25 +71,25 @@ impl Pace {
         self.seconds = self.seconds * keep + took;
     }
 
-    /// Blocks of clients' writes a second; none before anything was measured.
+    /// Returns blocks of clients' writes a second; `None` before any measurement.
     fn rate(&self) -> Option<f64> {
         (self.seconds > 0.0).then(|| self.blocks / self.seconds)
     }
 
-    /// Blocks a second that the origin takes.
+    /// Returns blocks a second that the origin takes.
     pub(super) fn origin_rate(&self) -> Option<f64> {
         (self.seconds > 0.0).then(|| self.at_origin / self.seconds)
     }
 
-    /// How long it takes until none of so many blocks is owed, beside writes that have a part of
-    /// the rate.
+    /// Estimates the time until `blocks` dirty blocks are written back, beside writes that have a
+    /// part of the rate.
     pub(super) fn empty_in(&self, blocks: u64) -> Option<Nanos> {
         let left = self.origin_rate()? * (1.0 - RETIRING);
         Some(Nanos((blocks as f64 / left * 1e9) as u64))
     }
 
-    /// When a write of so many blocks may go on, to a log that may be on its way to be empty;
-    /// none if now.
+    /// Gives a write of `blocks` blocks its turn; `None` if the write may go on now. `retiring`:
+    /// the log is to become empty.
     pub(super) fn turn(
         &mut self,
         now: Nanos,
@@ -120,13 +120,13 @@ impl Pace {
         })
     }
 
-    /// A write goes on whose turn has come, and others with it.
+    /// Notes that the turn of a write has come, and that others go on with it.
     pub(super) fn goes_on(&mut self, turn: Turn) {
         self.went += 1;
         self.went_to = turn.at + TOGETHER;
     }
 
-    /// Whether a write that waits goes on with one whose turn has come.
+    /// True if a waiting write goes on with another whose turn has come.
     pub(super) fn joins(&self, turn: Turn) -> bool {
         self.went > turn.after && turn.at <= self.went_to
     }

@@ -1,14 +1,14 @@
-//! Reading and writing superblocks that are there twice.
+//! Reading and writing superblocks that exist twice.
 
 use block::{Buf, Device, Fua, IoResult, Kind, Lba, Pool};
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, Pair, Paired};
 use std::cell::Cell;
 
-/// Two blocks of a device.
+/// The two blocks of a superblock.
 #[derive(Debug)]
 pub(super) struct PairBlocks {
     blocks: [u64; 2],
-    /// Which is written first.
+    /// Index of the block that is written first.
     worse: Cell<usize>,
 }
 
@@ -20,7 +20,7 @@ impl PairBlocks {
         }
     }
 
-    /// What they are. `Err`: the device is lost.
+    /// Reads both blocks. `Err`: the device is lost.
     pub(super) async fn read<T: Paired>(
         &self,
         device: &impl Device,
@@ -35,7 +35,7 @@ impl PairBlocks {
         Ok(pair)
     }
 
-    /// Writes both, durably, the worse first: a cut leaves one.
+    /// Writes both blocks, durably, the worse first: a power cut leaves one.
     pub(super) async fn write(
         &self,
         device: &impl Device,
@@ -55,7 +55,7 @@ impl PairBlocks {
     }
 }
 
-/// A block; none if its medium is damaged.
+/// Reads a block; `None` if its medium is damaged.
 pub(super) async fn block(device: &impl Device, memory: &Pool, at: u64) -> IoResult<Option<Buf>> {
     let buf = memory.take(BLOCK_BYTES);
     match device.read(Lba(at * BLOCK_SECTORS), buf).await {

@@ -1,7 +1,7 @@
 //! Reads: the index first.
 //!
-//! A block that is owed comes from copy A, by its checksum, else from copy B, else the read
-//! fails; never from the origin.
+//! A dirty block comes from copy A, by its checksum, else from copy B, else the read fails; never
+//! from the origin.
 
 use super::Inner;
 use super::blocks::Spot;
@@ -21,7 +21,7 @@ impl<P: Device> Inner<P> {
         self.read_pieces(pieces, buf).await
     }
 
-    /// Reads what covers the buffer.
+    /// Reads the pieces, which cover the buffer.
     pub(super) async fn read_pieces(&self, pieces: Vec<Piece>, buf: Buf) -> (Buf, IoResult) {
         let mut rest = Some(buf);
         let works = pieces.into_iter().map(|piece| {
@@ -31,7 +31,7 @@ impl<P: Device> Inner<P> {
             let whole = rest.take().expect("the pieces cover the buffer");
             let (part, after) = whole.split_at(blocks as usize * BLOCK_BYTES);
             rest = Some(after);
-            // What is read now may not be reused before.
+            // A segment is not reused during a read from it.
             let pinned = match &piece {
                 Piece::Log(_, spots) => Some(self.pin(spots[0].at / SEGMENT_BLOCKS)),
                 _ => None,
@@ -76,7 +76,7 @@ impl<P: Device> Inner<P> {
     }
 
     async fn read_log(&self, run: Range<u64>, spots: &[Spot], mut part: Buf) -> (Buf, IoResult) {
-        // One may be lost meanwhile, and is not to be tried twice.
+        // A copy may be lost meanwhile, and is not to be tried twice.
         let copies = self.copies.readable();
         for copy in copies.into_iter().flatten() {
             let (buf, read) = self.copies.read(copy, spots[0].at, part).await;
@@ -107,7 +107,7 @@ impl<P: Device> Inner<P> {
         self.changed.notify();
     }
 
-    /// What the log has counts as what it is; the rest is the origin's to say.
+    /// Reports blocks in the log by the index, and the rest by the origin.
     pub(super) async fn extents(
         &self,
         extent: Extent,

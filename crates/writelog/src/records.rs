@@ -1,23 +1,23 @@
-//! The log as the cleaner reads it: records of a segment, from either copy.
+//! Records of a segment for the cleaner, from either copy.
 
 use super::Inner;
 use super::state::Cursor;
 use block::{Buf, Device, IoError, IoResult, Kind, Nanos};
 use layout::{BLOCK_BYTES, LOG_NUMBER, Record, SEGMENT_BLOCKS};
 
-/// How soon memory is asked for again.
+/// Pause before memory is asked for again.
 const NO_MEMORY: Nanos = Nanos::from_millis(1);
 
-/// A record that changes something.
+/// A record with changes.
 pub(super) struct Found {
     pub(super) record: Record,
-    /// Where its data begins, in the area.
+    /// Beginning of its data, in the area.
     pub(super) at: u32,
 }
 
 impl<P: Device> Inner<P> {
-    /// The records from `cursor` on that are in one segment and before `limit`, up to the
-    /// first that `takes` refuses; moves the cursor past them. Notes are passed over.
+    /// Returns the records from `cursor` on that are in one segment and before `limit`, up to the
+    /// first that `takes` refuses. Moves the cursor past them. Notes are passed over.
     pub(super) async fn records(
         &self,
         cursor: &mut Cursor,
@@ -28,7 +28,7 @@ impl<P: Device> Inner<P> {
         let (segment, from) = (cursor.segment, cursor.offset);
         let first = slot * SEGMENT_BLOCKS;
         let mut found = Vec::new();
-        // One may be lost meanwhile, and is not to be tried twice.
+        // A copy may be lost meanwhile, and is not to be tried twice.
         let copies = self.copies.readable();
         let data = self.memory((used - from) as usize * BLOCK_BYTES).await;
         let mut data = self.read_area(copies[0], first + from, data).await;
@@ -38,7 +38,7 @@ impl<P: Device> Inner<P> {
             let record = match sound(&data[at..], number, segment, self) {
                 Some(record) => record,
                 None => {
-                    // The other copy of all that is left of the segment.
+                    // Reads the rest of the segment from the other copy.
                     let other = self.memory(data.len()).await;
                     let other = self.read_area(copies[1], first + from, other).await;
                     match sound(&other[at..], number, segment, self) {
@@ -48,7 +48,7 @@ impl<P: Device> Inner<P> {
                             record
                         }
                         None if found.is_empty() => return Err(unreadable(number)),
-                        // What is before it can be carried out.
+                        // The records before this one can be written back.
                         None => break,
                     }
                 }
@@ -67,7 +67,7 @@ impl<P: Device> Inner<P> {
         Ok(found)
     }
 
-    /// Blocks of the area from a copy; zeroes if it cannot.
+    /// Reads blocks of the area from a copy; zeroes if that fails.
     async fn read_area(&self, copy: Option<usize>, at: u32, mut buf: Buf) -> Buf {
         let mut read = false;
         if let Some(copy) = copy {
@@ -81,7 +81,7 @@ impl<P: Device> Inner<P> {
         buf
     }
 
-    /// Memory that nobody else wants.
+    /// Takes memory that no other task waits for.
     pub(super) async fn memory(&self, bytes: usize) -> Buf {
         loop {
             match self.env.pool.try_get(bytes) {
@@ -92,7 +92,7 @@ impl<P: Device> Inner<P> {
     }
 }
 
-/// The record `number` of a segment, if it begins here and is whole.
+/// Decodes the record `number` of a segment, if it begins here and is whole.
 fn sound<P: Device>(bytes: &[u8], number: u64, segment: u64, log: &Inner<P>) -> Option<Record> {
     let record = Record::decode(&bytes[..BLOCK_BYTES], log.config.log).ok()?;
     let data = bytes.get(BLOCK_BYTES..record.blocks() as usize * BLOCK_BYTES)?;

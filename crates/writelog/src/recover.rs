@@ -1,9 +1,9 @@
-//! An opening: what was found (`scan`) becomes the log again.
+//! An opening: turns the result of a `scan` into a log again.
 //!
-//! It writes nothing until whoever opens the log has judged all that it may be refused for, so
-//! that any number of refused attempts leave it as it was. Before anything is served, what one
-//! copy has is written to the other, all of it is flushed, and a fence is durable: records past
-//! the hole, and those of a copy that was away, are void from then on.
+//! An opening writes nothing until its caller has judged every reason to refuse. So any number of
+//! refused attempts leave the log unchanged. Before anything is served, records of one copy are
+//! written to the other, all copies are flushed, and a fence is durable. From then on records past
+//! the hole, and records of a copy that was away, are void.
 
 use super::copies::{Area, Copies};
 use super::journal::Journal;
@@ -20,9 +20,9 @@ use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 impl<P: Device> WriteBack<P> {
-    /// Opens a log, or begins one in areas that hold none, in front of `origin`. Nothing is
-    /// written before [`WriteBack::establish`], and it can be read. An area that is not there is
-    /// lost, as far as `members` know.
+    /// Opens a log, or begins one in areas that hold none, in front of `origin`. Nothing is written
+    /// before [`WriteBack::establish`]; reads work at once. An absent area is a lost copy, as far
+    /// as `members` know.
     pub async fn open(
         mut config: Config,
         env: Env,
@@ -77,7 +77,7 @@ impl<P: Device> WriteBack<P> {
             return Err(IoError::new(Kind::Corrupt, what));
         }
         let written_at = scan.records.values().map(|found| found.record.written_at);
-        // A clock that was set back would make what is owed younger.
+        // A clock that was set back would make dirty data younger.
         let newest = Nanos(written_at.max().unwrap_or(0));
         config.epoch = config.epoch.max(newest - env.timer.now());
         let state = state(&scan, copies.segments(), config.max_lag);
@@ -109,8 +109,8 @@ impl<P: Device> WriteBack<P> {
         Ok(WriteBack(log))
     }
 
-    /// Returns once later incarnations know of this one, and each copy has what was found. It may
-    /// be written from then on.
+    /// Records this incarnation for later ones, and completes each copy from the other. On return
+    /// the log may be written.
     pub async fn establish(&self) -> IoResult {
         let log = &self.0;
         if let Some(journal) = &log.journal {
@@ -130,7 +130,7 @@ impl<P: Device> WriteBack<P> {
         log.fence().await
     }
 
-    /// Whether there is no room to go on with it: for a fence, and a note of what is done.
+    /// True if the log has no room for a fence and a note of `done_to`, which it needs to go on.
     pub fn is_full(&self) -> bool {
         let state = self.0.state.borrow();
         let last = state.segments.back().filter(|_| state.may_resume());
@@ -138,8 +138,8 @@ impl<P: Device> WriteBack<P> {
         rest < 2 && state.free.is_empty()
     }
 
-    /// Makes durable that the copies that are here hold what is owed, and that something may be;
-    /// then begins to carry it to the origin. `Err`: nothing runs.
+    /// Makes durable that the present copies hold the dirty data, and that data may be dirty; then
+    /// starts to write back. `Err`: no task runs.
     pub async fn begin(&self) -> IoResult {
         self.0.copies.standing.begin();
         self.run(async |log| log.copies.standing.run(|| log.closing.get()).await);
@@ -165,7 +165,7 @@ impl<P: Device> WriteBack<P> {
     }
 }
 
-/// How a volume looks with a log in front of an origin that looks like `origin`.
+/// Geometry of a volume with a log, by that of its `origin`.
 pub fn logged(origin: &Geometry) -> Geometry {
     Geometry {
         block: Sectors(BLOCK_SECTORS),
@@ -174,7 +174,7 @@ pub fn logged(origin: &Geometry) -> Geometry {
     }
 }
 
-/// Refuses what could not keep the promise.
+/// Refuses a configuration that could not keep the promise.
 fn check<P: Device>(config: &Config, areas: &[Option<Area<P>>; 2], origin: &BoxDevice) -> IoResult {
     let invalid = |what: String| Err(IoError::new(Kind::Invalid, what));
     let geometry = origin.geometry();
@@ -210,7 +210,7 @@ fn check<P: Device>(config: &Config, areas: &[Option<Area<P>>; 2], origin: &BoxD
     Ok(())
 }
 
-/// Refuses a journal that this log does not explain.
+/// Refuses a journal of another log.
 fn fits<P: Device>(journal: Option<&Journal<P>>, config: &Config) -> IoResult {
     if journal.is_some_and(|journal| journal.superblock().log != config.log) {
         let what = "the journal is of another write-back log";
@@ -219,13 +219,13 @@ fn fits<P: Device>(journal: Option<&Journal<P>>, config: &Config) -> IoResult {
     Ok(())
 }
 
-/// The log has every record before this number, or had: the journal has them.
+/// Number before which the log has, or had, every record: the journal has them.
 fn pending_to<P: Device>(journal: Option<&Journal<P>>) -> u64 {
     let pending = journal.and_then(Journal::pending);
     pending.map_or(0, |pending| pending.to)
 }
 
-/// The state that the log is in, before its fence.
+/// State of the log before its fence.
 fn state(scan: &Scan, slots: u32, max_lag: Nanos) -> State {
     let mut state = State {
         next: scan.done_to,
@@ -293,7 +293,7 @@ fn state(scan: &Scan, slots: u32, max_lag: Nanos) -> State {
     state
 }
 
-/// The summary of a segment that is to be filled further, which has these records.
+/// Summary of a segment with these records, to be filled further.
 fn summary<'a>(records: impl Iterator<Item = &'a Found> + Clone) -> SummaryWriter {
     let first = records.clone().next().expect("a live segment has one");
     let (segment, number) = (first.record.segment, first.record.number);
@@ -303,7 +303,7 @@ fn summary<'a>(records: impl Iterator<Item = &'a Found> + Clone) -> SummaryWrite
 }
 
 impl<P: Device> Inner<P> {
-    /// Every segment of the log becomes whole on all copies, durably.
+    /// Makes every segment of the log whole on all copies, durably.
     async fn double(&self, scan: &Scan) -> IoResult {
         let live: Vec<_> = {
             let state = self.state.borrow();
@@ -324,7 +324,8 @@ impl<P: Device> Inner<P> {
                     let (buf, read) = self.copies.read(1 - copy, at, buf).await;
                     match read {
                         Ok(()) => self.copies.write_one(copy, at, buf.share()).await,
-                        // It had nothing that counts; the log goes on without.
+                        // The copy to be completed had no valid records; the log goes on without
+                        // it.
                         Err(error) if !self.copies.has_all(copy) => {
                             self.copies.standing.lose(copy, error);
                         }
@@ -340,7 +341,7 @@ impl<P: Device> Inner<P> {
                 }
             }
         }
-        // It would count at another opening that can read it.
+        // The old header would count at a later opening that can read it.
         let free = |slot: &u32| self.state.borrow().free.contains(slot);
         for (slot, copy) in scan.unreadable.iter().filter(|(slot, _)| free(slot)) {
             let mut buf = self.env.pool.take(BLOCK_BYTES);
@@ -351,7 +352,8 @@ impl<P: Device> Inner<P> {
         self.flush_log().await
     }
 
-    /// What can be read of a record that no copy has whole: each block has a checksum of its own.
+    /// Copies the readable blocks of a record that no copy has whole: each block has its own
+    /// checksum.
     async fn double_blocks(&self, copy: usize, at: u32, blocks: u32) {
         for at in at..at + blocks {
             let buf = self.env.pool.take(BLOCK_BYTES);
@@ -362,8 +364,8 @@ impl<P: Device> Inner<P> {
         }
     }
 
-    /// What earlier incarnations had from here on is void, durably. It follows the last record
-    /// that holds, if it may, so that an opening costs a block and no segment.
+    /// Makes void, durably, all records of earlier incarnations from here on. The fence follows the
+    /// last valid record where possible, so that an opening costs a block and no segment.
     async fn fence(&self) -> IoResult {
         let begun = !self.state.borrow().segments.is_empty();
         if !begun {

@@ -1,18 +1,18 @@
-//! What both copies of a log hold.
+//! The contents of both copies of a log.
 //!
-//! The log is the union of both copies' records from the greatest `done_to` on, up to the
-//! first number that neither has. Headers of segments say what was durable, and what the
-//! segment before has: of that nothing more is read. The rest is read whole, of both
-//! copies, and verified.
+//! The log is the union of both copies' records from the greatest `done_to` on, up to the first
+//! number that neither has. A segment's header says how far the log was durable, and lists the
+//! records of the segment before: such a segment is not read further. All others are read whole,
+//! from both copies, and verified.
 //!
 //! Invariants:
 //!     a record is taken from a summary ⟹ it was durable on each copy that was trusted
 //!     a record is taken from its segment ⟹ a copy has it whole
-//!     a header with a later number is on a copy that is there ⟹ no incarnation adds to a segment
-//!     the log ends ⟹ nothing that can be read says that more was durable, else it is `missing`
+//!     a header with a later number is on a present copy ⟹ no incarnation adds to a segment
+//!     the log ends ⟹ nothing readable says that more was durable, else that is `missing`
 //!
-//! The third keeps a summary true whatever is lost of what follows it: a copy that has been
-//! away may have the header of a segment that the log has gone on without.
+//! The third keeps a summary true after any loss of later segments. A copy that has been away may
+//! have the header of a segment that the log has gone on without.
 
 use super::copies::{Copies, SegmentRead};
 use super::missing::Known;
@@ -27,22 +27,22 @@ const HEADERS_AT_ONCE: usize = 128;
 /// Slots that are read whole at once, of both copies: likewise, and 8 MiB.
 const SLOTS_AT_ONCE: usize = 4;
 
-/// How thoroughly an opening looks, and what it refuses.
+/// Thoroughness of an opening, and its refusals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scrutiny {
-    /// What is known to have been durable has to be there.
+    /// Records that are known to have been durable have to be present.
     Usual,
-    /// A copy that counted will count no more. All of the other is read before, and what was
-    /// on both has to be there, whole.
+    /// A copy that counted will count no more. Before that the whole of the other is read, and has
+    /// to have all records that were on both, whole.
     Alone,
 }
 
-/// Which log it is, and what is known of it.
+/// The log to scan, and the state known of it.
 pub(super) struct Ours {
     pub(super) pool: Uuid,
     pub(super) log: u32,
     pub(super) scrutiny: Scrutiny,
-    /// The operator asks what there is: all is read.
+    /// True if the operator asks for the remains: everything is read.
     pub(super) asked: bool,
     /// Records before this number are in the journal, and so durable.
     pub(super) pending_to: u64,
@@ -55,53 +55,53 @@ pub(super) struct Found {
     pub(super) offset: u32,
 }
 
-/// Blocks of a segment that belong together, and which copies have them whole.
+/// Blocks of a segment that belong together, and the copies that have them whole.
 pub(super) struct Part {
     pub(super) offset: u32,
     pub(super) blocks: u32,
     pub(super) sound: [bool; 2],
 }
 
-/// A segment, by its header; of one that cannot be read, by its first record.
+/// A segment by its header, or by its first record if the header is unreadable.
 struct Headed {
     slot: u32,
     header: Option<Segment>,
 }
 
-/// All that was found.
+/// The result of a scan.
 #[derive(Default)]
 pub(super) struct Scan {
-    /// What each segment holds, from its header on: what is done with is the way to the rest.
-    /// Of what a summary has, the header alone, unless it was read too.
+    /// Contents of each segment, from its header on, with records before `done_to`: they lead to
+    /// the rest. For a segment with a summary, the header alone, unless the segment was read too.
     pub(super) parts: BTreeMap<u64, Vec<Part>>,
     /// The best record of each number.
     pub(super) records: BTreeMap<u64, Found>,
     pub(super) done_to: u64,
-    /// The number of the next segment.
+    /// Number of the next segment.
     pub(super) next_segment: u64,
-    /// Slots whose header a copy cannot read.
+    /// Slots with a header that a copy cannot read.
     pub(super) unreadable: Vec<(u32, usize)>,
-    /// Numbers of records that are known to have been durable, or complete if that counts, and
+    /// Numbers of records that are known to have been durable (or complete, if that counts), and
     /// that no copy has whole.
     pub(super) missing: Vec<Range<u64>>,
     segments: BTreeMap<u64, Headed>,
-    /// Slots that have records of a segment from a summary: the number of each, by its offset.
+    /// Records of segments from summaries: the number of each, by its offset.
     listed: BTreeMap<u64, BTreeMap<u32, u64>>,
-    /// Records from summaries, read, and whole on no copy.
+    /// Records from summaries that were read, and are whole on no copy.
     damaged: BTreeSet<u64>,
     /// Segments in which the place of the next record cannot be read.
     unread: BTreeSet<u64>,
-    /// Slots in which a trusted copy has no header that makes sense, and none has another.
+    /// Slots without a valid header on a trusted copy.
     headless: BTreeSet<u32>,
-    /// Slots that have one.
+    /// Slots with a valid header on a trusted copy.
     headed: BTreeSet<u32>,
     known: Known,
 }
 
-/// A copy that does not answer, or fails as a whole, and how.
+/// Error of a copy that fails as a whole, with the number of the copy.
 pub(super) type Unread<T> = Result<T, (usize, IoError)>;
 
-/// Reads what there is of the log, on the copies that take part.
+/// Reads the remains of the log on the online copies.
 pub(super) async fn scan<P: Device>(ours: &Ours, copies: &Copies<P>, env: &Env) -> Unread<Scan> {
     let mut scan = Scan::default();
     let area = |copy: usize| copies.areas[copy].as_ref();
@@ -123,8 +123,8 @@ pub(super) async fn scan<P: Device>(ours: &Ours, copies: &Copies<P>, env: &Env) 
     }
     scan.find_headless(ours, copies, env, &trusted).await?;
     let summarized = scan.summaries(ours);
-    // A copy that is to be made whole needs all that the other has, and one that is to be
-    // trusted alone has to have it.
+    // A copy that is to be completed needs all data of the other. A copy that is to be trusted
+    // alone has to have all data.
     let alone = ours.scrutiny == Scrutiny::Alone;
     let whole = there != trusted || alone || ours.asked;
     let rest = scan.segments.iter();
@@ -144,7 +144,7 @@ pub(super) async fn scan<P: Device>(ours: &Ours, copies: &Copies<P>, env: &Env) 
     Ok(scan)
 }
 
-/// A block of a slot of each of `there`, as far as it can be read.
+/// Reads a block of a slot on each copy of `there`; `None` if its medium is damaged.
 async fn read_blocks<P: Device>(
     copies: &Copies<P>,
     env: &Env,
@@ -165,7 +165,7 @@ async fn read_blocks<P: Device>(
     blocks.into_iter().collect()
 }
 
-/// All of a slot, as each copy that counts has it.
+/// Reads the whole of a slot on each trusted copy.
 async fn read_whole<P: Device>(
     copies: &Copies<P>,
     trusted: &[usize],
@@ -180,8 +180,8 @@ async fn read_whole<P: Device>(
 }
 
 impl Scan {
-    /// What a copy has at the beginning of a slot. Of one that does not count the number alone
-    /// matters.
+    /// Takes the first block of a slot on a copy. On a copy that is not trusted only the segment's
+    /// number matters.
     fn header(
         &mut self,
         ours: &Ours,
@@ -211,8 +211,8 @@ impl Scan {
             return;
         }
         self.headed.insert(slot);
-        // One that a single copy got may have been made again by a later incarnation, which
-        // could not know of it.
+        // A later incarnation may have made the segment again without knowledge of the header, if a
+        // single copy had it.
         let known = self
             .segments
             .get(&number)
@@ -236,8 +236,8 @@ impl Scan {
         self.segments.insert(number, Headed { slot, header });
     }
 
-    /// Finds segments whose header is lost by their first record: a header is durable before
-    /// there is one.
+    /// Finds segments with a lost header by their first record: a header is durable before the
+    /// first record.
     async fn find_headless<P: Device>(
         &mut self,
         ours: &Ours,
@@ -266,7 +266,7 @@ impl Scan {
         Ok(())
     }
 
-    /// Takes what summaries say of segments that are durable; which.
+    /// Takes the records of durable segments from summaries. Returns the numbers of those segments.
     fn summaries(&mut self, ours: &Ours) -> BTreeSet<u64> {
         let headers = self.segments.values_mut();
         let headers = headers.filter_map(|found| found.header.as_mut());
@@ -278,13 +278,14 @@ impl Scan {
             self.known.durable(header.incarnation, summary.durable_to);
             durable_to = durable_to.max(summary.durable_to);
             self.done_to = self.done_to.max(summary.done_to);
-            // A header that was made later has what became of the segment.
+            // A later header has the final state of the segment.
             of.insert(summary.segment, summary);
         }
         of.retain(|_, summary| summary.end().is_some_and(|end| end <= durable_to));
         let mut summarized: BTreeSet<u64> = of.keys().copied().collect();
-        // What is done is passed over, fences and all: what they make void is so by a record that
-        // is not done, of a later incarnation with its number, or with a fence before it.
+        // Records before `done_to` are passed over, fences included. A record that such a fence
+        // makes void is also void by a record from `done_to` on: of a later incarnation, with its
+        // number, or with a fence before it.
         let done_to = self.done_to;
         of.retain(|_, summary| summary.end() > Some(done_to));
         for (number, summary) in of {
@@ -302,8 +303,8 @@ impl Scan {
         summarized
     }
 
-    /// The records of segment `number`, as far as either copy has them. What follows a place that
-    /// has none is looked for: it shows what was there.
+    /// Takes the records of segment `number` that either copy has. The search goes on behind a
+    /// place without a record: later records show that one was there.
     fn segment(&mut self, ours: &Ours, number: u64, slot: u32, copies: &[Option<SegmentRead>; 2]) {
         let is_ours = |record: &Record| record.segment == number && record.log == ours.log;
         let listed = self.listed.remove(&number).unwrap_or_default();
@@ -320,7 +321,7 @@ impl Scan {
             let newest = found.iter().flatten();
             let newest = newest.max_by_key(|record| record.incarnation).cloned();
             let Some(record) = from_summary.or(newest) else {
-                // After a summary's last record there is none.
+                // After the last record of a summary there is none.
                 if !is_broken && listed.is_empty() {
                     let mut there = copies.iter().flatten();
                     let unread = there.all(|copy| copy.is_unread(offset, ours.pool));
@@ -364,7 +365,7 @@ impl Scan {
         }
     }
 
-    /// Nothing that was found counts, or is missing: the origin has it all, and newer.
+    /// Discards all records, missing ones included: the origin has newer data than the log.
     pub(super) fn forget(&mut self) {
         let last = self.records.keys().next_back();
         let next = last.map_or(0, |last| last + 1);
@@ -373,8 +374,8 @@ impl Scan {
         self.missing.clear();
     }
 
-    /// Leaves the log: records from `done_to` on, up to the first hole. If one is known to have
-    /// been there that no copy has, it is missing; only who asks gets what follows it.
+    /// Keeps the log alone: records from `done_to` on, up to the first hole. A known record that no
+    /// copy has is missing. Records after a hole are kept only at the operator's request.
     fn end(&mut self, ours: &Ours) {
         let (done_to, known) = (self.done_to, &self.known);
         self.records.retain(|number, found| {
@@ -394,7 +395,7 @@ impl Scan {
             .map(|(number, _)| *number);
         let is_unread = after.any(|number| *number == last || Some(*number) == next);
         let counts = ours.scrutiny == Scrutiny::Alone;
-        // A cut of the power may leave a sector that was being written unreadable.
+        // A power cut may leave a sector unreadable that was being written.
         let least = end + u64::from(is_unread && counts);
         let known_to = self.known.to(counts).max(ours.pending_to).max(least);
         if counts || ours.asked {

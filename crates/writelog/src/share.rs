@@ -1,22 +1,22 @@
-//! The cleaner's share of the origin's time while clients read from it: a fixed part, and up
-//! to all of it as the log fills. With no reads it takes what it can get.
+//! The cleaner's share of the origin's time while clients read from the origin: a fixed part, and
+//! up to the whole as the log fills. Without such reads the cleaner is not limited.
 //!
-//! What is a read from the origin is known by its time: the cache in front of it answers
-//! sooner, and an origin that does not need to be spared does too.
+//! A read counts as one from the origin by its time. The cache in front of the origin answers
+//! sooner, and so does an origin that needs no protection.
 
 use super::pace::HALF;
 use block::Nanos;
 
-/// A read that takes longer was at the origin.
+/// Longest read that counts as a hit in the cache: a longer one was at the origin.
 pub(super) const HIT_MAX: Nanos = Nanos::from_millis(1);
-/// How long after one another is expected.
+/// Time after a read within which another is expected.
 pub(super) const EXPECTED: Nanos = Nanos::from_millis(100);
-/// The share up to a half of the limits.
+/// Share up to a half of the limits.
 const LEAST: f64 = 0.15;
-/// The longest rest.
+/// Longest rest.
 const REST_MAX: Nanos = Nanos::from_secs(1);
 
-/// How long the cleaner rests after it has had the origin for `took`.
+/// Time of rest after the cleaner has used the origin for `took`.
 pub(super) fn rest(took: Nanos, fullness: f64) -> Nanos {
     let pressed = ((fullness - HALF) / (1.0 - HALF)).clamp(0.0, 1.0);
     let share = LEAST + (1.0 - LEAST) * pressed;

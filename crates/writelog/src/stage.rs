@@ -1,64 +1,64 @@
-//! What is under way in a log: for reports, and for whoever cuts the power in the midst.
+//! The work in progress in a log: for reports, and for a test that cuts the power in the middle.
 
 use super::cleaning::Cleaning;
 use block::Signal;
 use std::cell::Cell;
 
-/// Something that takes time.
+/// A kind of work in progress.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Stage {
-    /// A record is on its way to all copies.
+    /// A record is in flight to all copies.
     Append,
-    /// A record of several writes is on its way.
+    /// A record of several writes is in flight.
     Join,
-    /// One copy has a record and another has not.
+    /// One copy has a record and the other has not.
     BetweenCopies,
-    /// A write that forces unit access is on its way.
+    /// A write that forces unit access is in flight.
     Forced,
     /// A segment is begun.
     Turn,
     /// Copies are flushed.
     Flush,
-    /// One copy is flushed and another is not.
+    /// One copy is flushed and the other is not.
     BetweenFlushes,
     /// The origin gets a part of an interval.
     Apply,
     /// The origin is flushed.
     OriginFlush,
-    /// What is done is made durable in the pool.
+    /// `done_to` is made durable in the pool.
     Note,
-    /// A copy is lost, and the others do not know yet.
+    /// A copy is lost, and the loss is not durable yet.
     Loss,
     /// A write waits for the origin, since a copy is lost.
     Degraded,
-    /// All that is owed goes to the origin.
+    /// All dirty data goes to the origin.
     Drain,
     /// Segments are read at an opening.
     Scan,
-    /// Records that one copy has are written to the other.
+    /// Records of one copy are written to the other.
     Double,
     /// The fence of an incarnation is made durable.
     Fence,
     /// Records of a window are read.
     Window,
-    /// A window is carried out that leaves out versions of several intervals.
+    /// A window is written back that leaves out versions of several intervals.
     Skip,
-    /// The journal gets a group.
+    /// A group is written to the journal.
     JournalBody,
     /// The journal is flushed, before the group's commit.
     JournalFlush,
     /// A group is committed.
     JournalCommit,
-    /// What is committed is made void, since the origin is to be written otherwise.
+    /// Committed groups are made void, since the origin is to be written by another path.
     Retire,
-    /// The journal has failed, and that is made known durably.
+    /// The journal has failed, and that is made durable.
     Forsake,
-    /// What a former incarnation committed goes to the origin once more.
+    /// A group that a former incarnation committed is written back once more.
     Redo,
 }
 
 impl Stage {
-    /// Every stage: those of any log, of one that takes windows, and of one with a journal.
+    /// Every stage: those of any log, of a log with windows, and of a log with a journal.
     pub const ALL: [Stage; 24] = [
         Stage::Append,
         Stage::Join,
@@ -86,7 +86,7 @@ impl Stage {
         Stage::Redo,
     ];
 
-    /// Those that a log may be in.
+    /// Stages that a log may be in.
     pub fn of(cleaning: Cleaning) -> &'static [Stage] {
         match cleaning {
             Cleaning::Ordered => &Stage::ALL[..16],
@@ -96,7 +96,7 @@ impl Stage {
     }
 }
 
-/// How often each is under way.
+/// Counts of the stages in progress.
 #[derive(Default)]
 pub struct Stages {
     counts: [Cell<u32>; Stage::ALL.len()],
@@ -104,23 +104,23 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// Those that are.
+    /// Stages in progress.
     pub fn now(&self) -> impl Iterator<Item = Stage> {
         let all = Stage::ALL.into_iter();
         all.filter(|stage| self.is(*stage))
     }
 
-    /// Whether `stage` is.
+    /// True if `stage` is in progress.
     pub fn is(&self, stage: Stage) -> bool {
         self.counts[stage as usize].get() > 0
     }
 
-    /// Waits until `stage` is.
+    /// Waits until `stage` is in progress.
     pub async fn until(&self, stage: Stage) {
         self.entered.until(|| self.is(stage)).await;
     }
 
-    /// It is under way until the guard is dropped.
+    /// Puts `stage` in progress until the guard is dropped.
     pub(super) fn enter(&self, stage: Stage) -> Under<'_> {
         let count = &self.counts[stage as usize];
         count.set(count.get() + 1);

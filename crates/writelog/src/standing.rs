@@ -1,12 +1,12 @@
-//! The standing of a log, by which later incarnations know it: the copies that hold the truth,
-//! whether data may be dirty, and whether the journal was given up.
+//! The standing of a log, by which later incarnations know it: the valid copies, whether data may
+//! be dirty, and whether the journal was given up.
 //!
 //! One task makes the standing durable ([`Standings::run`]). A change states the wanted standing,
-//! and waits for it.
+//! and waits for that task.
 //!
 //! Invariants:
 //!     a copy fails the write of its superblock ⟹ it is lost, as by any other write
-//!     an attempt fails ⟹ another follows, until what is wanted is durable or no copy is left
+//!     an attempt fails ⟹ another follows, until the wanted standing is durable or no copy is left
 //!     a field of `Durable` is set ⟹ every later incarnation finds that
 //!
 //! Not here: the superblocks (`ledger`).
@@ -21,32 +21,32 @@ use std::rc::Rc;
 /// The pause before the next attempt.
 const RETRY: Nanos = Nanos::from_secs(1);
 
-/// What later incarnations are to know.
+/// The standing for later incarnations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Standing {
-    /// Copies that hold what is true.
+    /// Copies with valid data.
     pub copies: [bool; 2],
-    /// Something may be owed.
+    /// True if data may be dirty.
     pub owes: bool,
-    /// The journal will never be replayed.
+    /// True if the journal will never be replayed.
     pub forsaken: bool,
-    /// Counts the records of the origin that were given.
+    /// Number of records of the origin that were set.
     pub watched: u64,
 }
 
-/// Why a standing was not made durable.
+/// Reason why a standing is not durable.
 #[derive(Debug)]
 pub enum NotRecorded {
-    /// This copy cannot be written: it is to be left out.
+    /// This copy cannot be written, and is to be left out.
     Copy(usize, IoError),
-    /// Nothing has changed.
+    /// The durable standing is unchanged.
     Unchanged(IoError),
-    /// Some places may say so, and others not.
+    /// The change is durable in some places, and not in others.
     Unsure(IoError),
 }
 
 impl NotRecorded {
-    /// The error of it.
+    /// Returns the error.
     pub(super) fn into_error(self) -> IoError {
         match self {
             NotRecorded::Copy(_, error)
@@ -56,10 +56,10 @@ impl NotRecorded {
     }
 }
 
-/// Who makes a standing durable.
+/// The keeper of the durable standing.
 pub trait Members {
-    /// Returns once later incarnations know of this one, and that of `copies` those that are
-    /// trusted hold what is true. Nothing of it is written before.
+    /// Records this incarnation for later ones, with those of `copies` that are trusted as valid.
+    /// Nothing of this incarnation is written before.
     fn establish(
         &self,
         _copies: [bool; 2],
@@ -67,18 +67,18 @@ pub trait Members {
         Box::pin(async { Ok(()) })
     }
 
-    /// From now on the origin is known by this record; none if it is empty.
+    /// Sets the record by which the origin is known; an empty one clears it.
     fn watch(&self, _record: Vec<u8>) {}
 
-    /// Returns once later incarnations know `standing`, whatever is lost then. One call at a
-    /// time, which is carried through.
+    /// Makes `standing` durable for later incarnations, whatever is lost then. One call at a time,
+    /// which is carried through.
     fn record(
         &self,
         standing: Standing,
     ) -> Pin<Box<dyn Future<Output = Result<(), NotRecorded>> + '_>>;
 }
 
-/// What is known to be durable.
+/// Fields that are known to be durable.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Durable {
     copies: Option<[bool; 2]>,
@@ -97,7 +97,7 @@ impl Durable {
         }
     }
 
-    /// What holds still while `standing` is being written.
+    /// Returns the fields that hold while `standing` is being written.
     fn amid(self, standing: Standing) -> Durable {
         let next = Durable::of(standing);
         Durable {
@@ -116,19 +116,19 @@ pub(super) struct Standings {
     stages: Rc<Stages>,
     wanted: Cell<Standing>,
     durable: Cell<Durable>,
-    /// Attempts that failed, and the last error.
+    /// Number of failed attempts; `trouble` is the last error.
     failures: Cell<u64>,
     trouble: RefCell<Option<IoError>>,
-    /// Something may be acknowledged: until then a loss need not be durable.
+    /// True if writes may be acknowledged: until then a loss need not be durable.
     begun: Cell<bool>,
-    /// The task that makes it durable has ended.
+    /// True if the task that makes the standing durable has ended.
     ended: Cell<bool>,
-    /// What each copy was lost by.
+    /// Error by which each copy was lost.
     lost_by: RefCell<[Option<IoError>; 2]>,
 }
 
 impl Standings {
-    /// Of a log of which later incarnations know nothing for sure.
+    /// A standing that no later incarnation knows for sure.
     pub(super) fn new(
         copies: [bool; 2],
         members: Rc<dyn Members>,
@@ -156,23 +156,23 @@ impl Standings {
         }
     }
 
-    /// The copies that take part.
+    /// Copies that are online.
     pub(super) fn online(&self) -> [bool; 2] {
         self.wanted.get().copies
     }
 
-    /// A copy takes no part any more.
+    /// Takes a copy offline.
     pub(super) fn lose(&self, copy: usize, error: IoError) {
         self.lost_by.borrow_mut()[copy].get_or_insert(error);
         self.want(|wanted| wanted.copies[copy] = false);
     }
 
-    /// What a copy was lost by since the log was opened.
+    /// Error by which a copy was lost since the log was opened.
     pub(super) fn lost_by(&self, copy: usize) -> Option<IoError> {
         self.lost_by.borrow()[copy].as_ref().map(IoError::duplicate)
     }
 
-    /// Changes what is wanted.
+    /// Changes the wanted standing.
     pub(super) fn want(&self, change: impl FnOnce(&mut Standing)) {
         let mut wanted = self.wanted.get();
         change(&mut wanted);
@@ -180,50 +180,50 @@ impl Standings {
         self.changed.notify();
     }
 
-    /// Whether no copy takes part.
+    /// True if no copy is online.
     pub(super) fn are_gone(&self) -> bool {
         self.online() == [false; 2]
     }
 
-    /// Whether no later incarnation trusts a copy that is lost, or needs any.
+    /// True if no later incarnation trusts a lost copy, or needs any copy.
     pub(super) fn are_losses_durable(&self) -> bool {
         let durable = self.durable.get();
         !self.begun.get() || durable.copies == Some(self.online()) || self.is_settled()
     }
 
-    /// Whether later incarnations know for sure that something may be owed.
+    /// True if later incarnations know for sure that data may be dirty.
     pub(super) fn may_owe(&self) -> bool {
         !self.begun.get() || self.durable.get().owes == Some(true)
     }
 
-    /// Whether they are to know that.
+    /// True if later incarnations are to know that data may be dirty.
     pub(super) fn wants_owing(&self) -> bool {
         self.wanted.get().owes
     }
 
-    /// Whether later incarnations know for sure that nothing is owed.
+    /// True if later incarnations know for sure that nothing is dirty.
     pub(super) fn is_settled(&self) -> bool {
         self.durable.get().owes == Some(false)
     }
 
-    /// Whether what is wanted is not durable yet, and can be.
+    /// True if the wanted standing is not durable yet, and can be.
     fn is_due(&self) -> bool {
         !self.is_durable() && !self.are_gone()
     }
 
-    /// What keeps it from being durable.
+    /// Error that delays the wanted standing.
     pub(super) fn trouble(&self) -> Option<IoError> {
         let trouble = self.trouble.borrow();
         let trouble = trouble.as_ref().filter(|_| self.is_due());
         trouble.map(IoError::duplicate)
     }
 
-    /// Whether all that is wanted is durable.
+    /// True if the wanted standing is durable.
     pub(super) fn is_durable(&self) -> bool {
         self.durable.get() == Durable::of(self.wanted.get())
     }
 
-    /// Returns once `holds`, or with the error of an attempt that has failed since.
+    /// Returns once `holds` is true, or with the error of an attempt that has failed since.
     pub(super) async fn until(&self, holds: impl Fn(&Standings) -> bool) -> IoResult {
         let failures = self.failures.get();
         let ended = || {
@@ -245,8 +245,8 @@ impl Standings {
         trouble.unwrap_or_else(|| IoError::new(Kind::Gone, "the write-back log was closed"))
     }
 
-    /// Returns once the journal will never be replayed, durably. `Err`: no copy is left, or the
-    /// log was closed.
+    /// Gives the journal up: returns once it will never be replayed, durably. `Err`: no copy is
+    /// left, or the log was closed.
     pub(super) async fn forsake(&self) -> IoResult {
         self.want(|wanted| wanted.forsaken = true);
         loop {
@@ -258,7 +258,7 @@ impl Standings {
         }
     }
 
-    /// Has later incarnations know of this one. A copy whose superblock cannot be written is lost,
+    /// Records this incarnation for later ones. A copy whose superblock cannot be written is lost,
     /// while the other `may` go on alone.
     pub(super) async fn establish(&self, may: impl Fn(usize) -> bool) -> IoResult {
         while let Err(error) = self.members.establish(self.online()).await {
@@ -272,7 +272,8 @@ impl Standings {
         Ok(())
     }
 
-    /// Nothing is owed, durably, and no copy counts any more: the next opening begins a new log.
+    /// Ends the log durably: nothing is dirty, and no copy counts any more. The next opening begins
+    /// a new log.
     pub(super) async fn end(&self, trusted: [bool; 2]) -> IoResult {
         for copies in [trusted, [false; 2]] {
             let standing = Standing {
@@ -286,8 +287,8 @@ impl Standings {
         Ok(())
     }
 
-    /// Has the origin be known by this record. Once something may be acknowledged, returns when
-    /// that is durable, or with the error of an attempt.
+    /// Sets the record by which the origin is known. Once writes may be acknowledged, returns when
+    /// the record is durable, or with the error of an attempt.
     pub(super) async fn watch(&self, record: Vec<u8>) -> IoResult {
         self.members.watch(record);
         self.want(|wanted| wanted.watched += 1);
@@ -299,13 +300,13 @@ impl Standings {
             .await
     }
 
-    /// From here on losses are made durable before anything is acknowledged.
+    /// Requires from now on that a loss is durable before further acknowledgements.
     pub(super) fn begin(&self) {
         self.begun.set(true);
     }
 
-    /// Makes what is wanted durable, whenever it is not, until `closing`; what is due then is
-    /// tried once more.
+    /// Makes the wanted standing durable, whenever it is not, until `closing`. A standing that is
+    /// due then gets one more attempt.
     pub(super) async fn run(&self, closing: impl Fn() -> bool) {
         loop {
             self.changed.until(|| closing() || self.is_due()).await;
@@ -341,7 +342,7 @@ impl Standings {
                 self.trouble.replace(None);
                 Ok(())
             }
-            // The next attempt leaves it out.
+            // The next attempt leaves that copy out.
             Err(NotRecorded::Copy(copy, error)) => {
                 self.lose(copy, error);
                 Ok(())
@@ -357,7 +358,7 @@ impl Standings {
     }
 }
 
-/// No copy is left.
+/// Error of a log without a copy.
 pub(super) fn gone() -> IoError {
     let what = "no copy of the write-back log can be written: its devices are lost";
     IoError::new(Kind::Gone, what)

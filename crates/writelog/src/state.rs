@@ -1,9 +1,9 @@
-//! The state of a log in memory: what is owed, and where there is room.
+//! The state of a log in memory: dirty data and free room.
 //!
 //! Invariants:
 //!     done_to <= durable_to <= completed_to <= next
 //!     a segment is free ⟹ all its records are before `done_to`, and that is durable
-//!     the front of `ages` is no newer than the oldest record that is owed
+//!     the front of `ages` is no newer than the oldest dirty record
 
 use super::index::Index;
 use super::join::Queue;
@@ -11,42 +11,42 @@ use block::Nanos;
 use layout::{JOURNAL_HALF_MIN, LOG_AREA, RecordExtent, SEGMENT_BLOCKS, SummaryWriter};
 use std::collections::VecDeque;
 
-/// Segments that only the cleaner and openings may begin. The notes of what was in a segment
-/// fill one more at most before it is free.
+/// Segments that only the cleaner and openings may begin. Notes about the records of one segment
+/// fill one more at most before the first is free.
 pub(super) const RESERVE: usize = 4;
-/// The fewest segments that an area may have.
+/// Fewest segments of an area.
 pub(super) const SEGMENTS_MIN: u32 = 8;
-/// Bytes of the smallest device that a log may be on: its superblocks have a segment's room.
+/// Bytes of the smallest device for a log: its superblocks take a segment's room.
 pub const LOG_BYTES_MIN: u64 = (SEGMENTS_MIN as u64 + 1) << 20;
-/// Bytes of the smallest device that a journal may be on.
+/// Bytes of the smallest device for a journal.
 pub const JOURNAL_BYTES_MIN: u64 = (LOG_AREA + 2 * JOURNAL_HALF_MIN) * layout::BLOCK_BYTES as u64;
-/// How many ages are kept of the span that writes may be acknowledged ahead.
+/// Number of ages kept over `max_lag`.
 const AGES: u64 = 64;
 
-/// A segment with records that may be owed.
+/// A segment whose records may be dirty.
 pub(super) struct Live {
     pub(super) number: u64,
     pub(super) slot: u32,
-    /// The first record in it.
+    /// Number of its first record.
     pub(super) first: u64,
     /// Blocks in use.
     pub(super) used: u32,
-    /// Reads of clients that go on in it.
+    /// Reads of clients in progress.
     pub(super) readers: u32,
 }
 
-/// A record on its way.
+/// A record in flight.
 pub(super) struct Flight {
     pub(super) extents: Vec<RecordExtent>,
     pub(super) crcs: Vec<u32>,
-    /// Where its data begins.
+    /// First block of its data.
     pub(super) at: u32,
     pub(super) forced: bool,
-    /// How many copies have it, once none is on its way.
+    /// Number of copies that have it, once none is in flight.
     pub(super) ended: Option<usize>,
 }
 
-/// Where a record goes.
+/// Place of a new record.
 pub(super) struct Spot {
     pub(super) number: u64,
     pub(super) segment: u64,
@@ -54,7 +54,7 @@ pub(super) struct Spot {
     pub(super) at: u32,
 }
 
-/// Where the cleaner reads on.
+/// Place at which the cleaner reads on.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Cursor {
     pub(super) segment: u64,
@@ -64,34 +64,34 @@ pub(super) struct Cursor {
 }
 
 pub(super) struct State {
-    /// The number of the next record.
+    /// Number of the next record.
     pub(super) next: u64,
-    /// The first number of this incarnation.
+    /// First number of this incarnation.
     pub(super) fence: u64,
-    /// All before it are on all copies.
+    /// Records before it are on all copies.
     pub(super) completed_to: u64,
-    /// And these were, when both took part.
+    /// Records before it were on both copies while both were online.
     pub(super) both_to: u64,
     pub(super) durable_to: u64,
-    /// And a record says that these are.
+    /// Records before it are durable by the claim of a record.
     pub(super) marked_to: u64,
     pub(super) done_to: u64,
-    /// After the last record that changes anything.
+    /// Number after the last record that changes anything.
     pub(super) owed_to: u64,
     /// Writes that wait for a record.
     pub(super) queue: Queue,
-    /// From `completed_to` on.
+    /// Records in flight, from `completed_to` on.
     pub(super) flights: VecDeque<Flight>,
-    /// The last is being filled.
+    /// Segments in order; the last is being filled.
     pub(super) segments: VecDeque<Live>,
     pub(super) free: VecDeque<u32>,
     pub(super) next_segment: u64,
-    /// Of the last segment.
+    /// Summary of the last segment.
     pub(super) summary: Option<SummaryWriter>,
-    /// Where the cleaner goes on. Past `done_to` by notes alone.
+    /// Place of the cleaner. Beyond `done_to` by notes only.
     pub(super) cursor: Cursor,
     pub(super) interval: u64,
-    /// Whether the interval has a record.
+    /// True if the interval has a record.
     pub(super) interval_used: bool,
     pub(super) index: Index,
     /// Numbers of records, each with the time of the first record from there on.
@@ -100,44 +100,45 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Closes the interval: what is written from now on is of another.
+    /// Closes the interval: later records are of another.
     pub(super) fn close_interval(&mut self) {
         if std::mem::take(&mut self.interval_used) {
             self.interval += 1;
         }
     }
 
-    /// Whether the segment that is being filled has room for so many blocks.
+    /// True if the segment that is being filled has room for `blocks` blocks.
     pub(super) fn has_room(&self, blocks: u32) -> bool {
         let used = self.segments.back().expect("one is being filled").used;
         !self.turning && used + blocks <= SEGMENT_BLOCKS
     }
 
-    /// Whether an opening may go on with the last segment: there is room, and no header after it
-    /// that may have its summary.
+    /// True if an opening may go on with the last segment: it has room, and no later header may
+    /// have its summary.
     pub(super) fn may_resume(&self) -> bool {
         let last = self.segments.back().map(|last| last.number);
         last.is_some_and(|last| last + 1 == self.next_segment && self.has_room(1))
     }
 
-    /// Whether so many segments have nothing that is durable.
+    /// True if the last `segments` segments have no durable record.
     pub(super) fn is_unflushed(&self, segments: usize) -> bool {
         let first = self.segments.len().checked_sub(segments);
         first.is_some_and(|first| self.segments[first].first >= self.durable_to)
     }
 
-    /// Whether a client's record of so many blocks may be in it. What the cleaner has begun of
-    /// the reserve is for its notes, or there would be no end to what it has to begin.
+    /// True if a client's record of `blocks` blocks fits in the segment that is being filled.
+    /// Segments of the reserve that the cleaner has begun are for its notes: otherwise the cleaner
+    /// would begin segments without end.
     pub(super) fn may_fill(&self, blocks: u32) -> bool {
         self.has_room(blocks) && self.free.len() >= RESERVE
     }
 
-    /// Whether another segment may be begun, by a client or by the cleaner.
+    /// True if a client, or the cleaner, may begin another segment.
     pub(super) fn may_turn(&self, cleaner: bool) -> bool {
         !self.turning && self.free.len() > if cleaner { 0 } else { RESERVE }
     }
 
-    /// The place of a record of `blocks` blocks with its header, for which there is room.
+    /// Gives a record its place, for which there is room; `blocks` includes the header.
     pub(super) fn place(&mut self, blocks: u32) -> Spot {
         let segment = self.segments.back_mut().expect("one is being filled");
         let at = segment.slot * SEGMENT_BLOCKS + segment.used;
@@ -151,7 +152,7 @@ impl State {
         spot
     }
 
-    /// Notes that the record `number`, which is owed, was written at `now`.
+    /// Notes that the dirty record `number` was written at `now`.
     pub(super) fn age(&mut self, number: u64, now: Nanos, max_lag: Nanos) {
         self.owed_to = number + 1;
         let last = self.ages.back().map(|(_, at)| *at);
@@ -160,13 +161,13 @@ impl State {
         }
     }
 
-    /// When the oldest record that is owed was written, or earlier.
+    /// Time at which the oldest dirty record was written, or an earlier one.
     pub(super) fn oldest(&self) -> Option<Nanos> {
         let owes = self.done_to < self.owed_to;
         self.ages.front().filter(|_| owes).map(|(_, at)| *at)
     }
 
-    /// A record has ended; takes into the index what is complete now.
+    /// Notes the end of a record, and indexes the records that are complete now.
     pub(super) fn end(&mut self, number: u64, copies: usize) {
         let place = (number - self.completed_to) as usize;
         self.flights[place].ended = Some(copies);
@@ -183,8 +184,8 @@ impl State {
         }
     }
 
-    /// The slot of the cursor's segment, and the blocks of it in use. At its end the cursor
-    /// goes on to the next.
+    /// Slot of the cursor's segment, and its blocks in use. A cursor at the end of a segment moves
+    /// to the next.
     pub(super) fn place_of(&self, cursor: &mut Cursor) -> (u32, u32) {
         let from = self.segments.iter();
         let mut from = from.skip_while(|live| live.number != cursor.segment);
@@ -198,12 +199,13 @@ impl State {
         (live.slot, live.used)
     }
 
-    /// All before the cursor is at the origin, and that is durable in the pool.
+    /// Notes that all records before the cursor are at the origin, and that this is durable in the
+    /// pool.
     pub(super) fn done(&mut self, cursor: Cursor) {
         let to = cursor.number;
         self.done_to = to;
         self.cursor = cursor;
-        // The newest age at or before it stays: it stands for what follows too.
+        // The newest age at or before `to` stays, for it stands for the records after `to` too.
         while self.ages.get(1).is_some_and(|(number, _)| *number <= to) {
             self.ages.pop_front();
         }
@@ -213,13 +215,13 @@ impl State {
         self.free_segments();
     }
 
-    /// Blocks of the segments that are not free, but for what is left of the last.
+    /// Blocks of the segments that are not free, without the rest of the last.
     pub(super) fn blocks_used(&self) -> u32 {
         let whole = self.segments.len().saturating_sub(1) as u32 * SEGMENT_BLOCKS;
         whole + self.segments.back().map_or(0, |last| last.used)
     }
 
-    /// Segments that nobody needs are free.
+    /// Frees segments without dirty records and readers.
     pub(super) fn free_segments(&mut self) {
         while self.segments.len() > 1 {
             let (front, next) = (&self.segments[0], &self.segments[1]);

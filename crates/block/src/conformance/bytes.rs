@@ -98,7 +98,7 @@ impl Model {
         Ok(())
     }
 
-    /// The known sectors in runs of at most `most`, aligned to it.
+    /// The known sectors in runs of at most `most`, aligned to `most`.
     pub(super) fn runs(&self, most: u64) -> Vec<(u64, u64)> {
         let mut runs: Vec<(u64, u64)> = Vec::new();
         for &lba in self.0.keys() {

@@ -17,8 +17,7 @@ use std::rc::Rc;
 pub struct Rig {
     /// A disk of at least 2 MiB, which is overwritten.
     pub disk: TargetId,
-    /// A listener, which is closed in the end, and where it is reached. Without
-    /// one, streams are left out.
+    /// A listener, which is closed in the end, and its address. Without one, streams are left out.
     pub listener: Option<(TargetId, Address)>,
 }
 

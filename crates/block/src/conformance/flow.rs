@@ -8,7 +8,7 @@ pub(super) fn flow_byte(id: u64, at: u64) -> u8 {
     mix(id ^ mix(at / 8)).to_le_bytes()[(at % 8) as usize]
 }
 
-/// An address of the same kind as `address`, where nobody listens.
+/// An address of the same kind as `address`, without a listener.
 pub(super) fn nowhere(address: &Address) -> Address {
     match address {
         Address::Unix(path) => Address::Unix(format!("{path}.nobody").into()),

@@ -26,7 +26,7 @@ pub async fn gate<D: Device>(device: D, env: &Env, seed: u64) {
     bytes(&Gate::new(device, env.clone()), block, env, seed).await;
 }
 
-/// The surface under test; the suite's own tests break it.
+/// The surface under test, which the suite's own tests break.
 pub(super) trait Bytes {
     fn bytes(&self) -> u64;
     async fn read(&self, offset: u64, len: usize) -> IoResult<Shared>;

@@ -45,7 +45,7 @@ pub fn host<H: Host>(host: &mut H, shards: u32, seed: u64) {
 
 struct Ring {
     shards: u32,
-    /// Whose turn it is: the shard with this number, modulo their count.
+    /// The shard in turn: the one with this number, modulo their count.
     round: AtomicU64,
     /// The latest time any shard has seen.
     latest: AtomicU64,

@@ -1,8 +1,8 @@
 //! One suite per contract, which every implementation runs.
 //!
-//! Each suite panics with a message that names the suite, the case and the seed;
-//! the same seed repeats the same requests. The models that judge results share
-//! no code with what they judge. Suites leave the bytes of the device changed.
+//! Each suite panics with a message that names the suite, the case and the seed; the same seed
+//! repeats the same requests. The models that judge results share no code with the implementations.
+//! Suites leave the bytes of the device changed.
 //!
 //! - [`driver`]: the raw queue pair, without an executor; [`host`]: several of them.
 //! - [`device`]: any block device. [`gate`]: bytes in front of one.
@@ -10,8 +10,7 @@
 //!
 //! A suite holds at most half of the buffer pool, as a frontend does.
 //!
-//! Not here: durability, which only a power cut shows (the simulator's crash
-//! runs), and speed.
+//! Not here: durability, which only a power cut shows (the simulator's crash runs), and speed.
 
 mod bytes;
 mod device;
@@ -40,7 +39,7 @@ pub use stream::stream;
 use std::cell::Cell;
 use std::fmt;
 
-/// Where a suite stands, for its messages.
+/// Progress of a suite, for its messages.
 struct Case {
     suite: &'static str,
     seed: u64,

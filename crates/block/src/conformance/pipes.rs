@@ -84,7 +84,7 @@ impl<D: Driver> Pipes<D> {
     /// pieces: every byte arrives, in order.
     async fn long_exchange(&self) {
         self.probe.case.enter("a long exchange");
-        // One after the other: which accept gets which connection is not said.
+        // One after the other: the order of accepts and connections is unspecified.
         let (a, b) = (self.connected().await, self.connected().await);
         let flows = [(a.0, a.1), (a.1, a.0), (b.0, b.1), (b.1, b.0)];
         let work = flows.into_iter().zip(0..).map(|((from, to), i)| {
@@ -201,7 +201,7 @@ impl<D: Driver> Pipes<D> {
         check!(self.probe.case, ended, "{what} ends with {result:?}");
     }
 
-    /// Sends to a peer that has closed fail in the end, and a recv says so.
+    /// Sends to a peer that has closed fail in the end, and so does a recv.
     async fn closed_there(&self) {
         self.probe.case.enter("closed by the peer");
         let (here, there) = self.connected().await;

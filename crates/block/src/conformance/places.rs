@@ -1,8 +1,8 @@
-//! Where the device suite aims its requests.
+//! The places of the device suite's requests.
 //!
 //! Invariants:
 //!     every extent lies on the blocks and inside the device
-//!     what a call returns fits into half of the pool, where each buffer may
+//!     the extents of one call fit into half of the pool, where each buffer may
 //!     take up to twice its length
 
 use super::rng::Rng;
@@ -39,7 +39,7 @@ impl Places {
         (self.flight_max * self.block).min(2048)
     }
 
-    /// Somewhere on the device, mostly short, often near the ends.
+    /// An extent at random on the device, mostly short, often near the ends.
     pub(super) fn somewhere(&self) -> Extent {
         let most = self.flight_max.min(self.blocks / 2);
         let scale = 1 << self.below(u64::from(most.ilog2()) + 1);

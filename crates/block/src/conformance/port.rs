@@ -1,6 +1,6 @@
 //! The contract of every [`Port`].
 //!
-//! Its tags are served by a task each to the end; the cases differ in how they serve.
+//! Its tags are served by a task each to the end; the cases differ in the manner of service.
 
 use super::join::join_all;
 use super::rng::{Rng, mix};
@@ -21,10 +21,10 @@ const REQUESTS: u64 = 200;
 /// Each request has a place of its own.
 const PLACE: Sectors = Sectors(16);
 
-/// The clients of the port under test, on whose device each lies within the first 16 MiB.
+/// The clients of the port under test. Each stays within the first 16 MiB of the device.
 #[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
 pub trait Asker: 'static {
-    /// Asks, and waits for the answer: the bytes of a read, or that it failed.
+    /// Sends a request, and waits for the answer: the bytes of a read, or `None` for a failure.
     async fn ask(&self, request: Request, data: Vec<u8>) -> Option<Vec<u8>>;
 }
 
@@ -105,7 +105,7 @@ fn fails(extent: Extent) -> bool {
 }
 
 impl<P: Port> Server<P> {
-    /// The bytes that belong to an extent when it is read, or written.
+    /// The bytes of an extent for a read, or for a write.
     fn bytes(&self, extent: Extent, written: bool) -> Vec<u8> {
         let len = extent.len.0 * SECTOR_BYTES;
         let salt = self.seed ^ u64::from(written) << 62 ^ extent.start.0 << 20;
@@ -185,7 +185,7 @@ impl<P: Port> Server<P> {
                 "{request:?} answered with {what}: {kind:?}"
             );
         }
-        // Of another length than the write has, or of none.
+        // A buffer of another length than the write's, or of none.
         let buf = self
             .env
             .pool
@@ -232,7 +232,7 @@ impl<P: Port, A: Asker> Clients<'_, P, A> {
         self.server.given.borrow_mut().clear();
         let asked: Vec<Request> = (0..REQUESTS).map(|_| self.any_request()).collect();
         join_all(asked.iter().map(|request| self.one(*request))).await;
-        // What nobody asked for may come yet.
+        // Answers without a request may come yet.
         self.server.env.timer.sleep(SETTLE).await;
         let text = |request: &Request| format!("{request:?}");
         let mut asked: Vec<String> = asked.iter().map(text).collect();

@@ -17,8 +17,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// The longest an operation may take, by the driver's clock; far over what any
-/// needs, so that only one that is lost reaches it.
+/// Longest time of an operation, by the driver's clock; far over the need of any, so that only a
+/// lost one reaches the limit.
 const TIMEOUT: Nanos = Nanos::from_secs(30);
 /// Empty returns from `park` before its deadline that are taken for waking up
 /// for a cause, and not for spinning.
@@ -38,7 +38,7 @@ enum Slot {
     Retired,
 }
 
-/// The driver as a script sees it.
+/// The driver, for a script.
 pub(super) struct Probe<D> {
     pub(super) case: Case,
     driver: RefCell<D>,
@@ -200,7 +200,7 @@ impl<D: Driver> Probe<D> {
     }
 }
 
-/// The script as its host drives it.
+/// The script, for its host.
 pub(super) struct Script<D> {
     probe: Rc<Probe<D>>,
     task: Pin<Box<dyn Future<Output = ()>>>,

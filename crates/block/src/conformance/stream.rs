@@ -73,7 +73,7 @@ impl<C: Connector, L: Listener> Suite<'_, C, L> {
     /// Two connections, both ways at once: every byte arrives, in order.
     async fn long_exchange(&self) {
         self.case.enter("a long exchange");
-        // One after the other: which accept gets which connection is not said.
+        // One after the other: the order of accepts and connections is unspecified.
         let (a, b) = (self.connected().await, self.connected().await);
         let both_ways = async |pair: &(L::Stream, C::Stream), id: u64| {
             let (there, back) = (mix(self.seed ^ id), mix(self.seed ^ (id + 1)));
@@ -205,7 +205,7 @@ impl<C: Connector, L: Listener> Suite<'_, C, L> {
         self.expect_ended("a recv", self.recv(&there).await);
     }
 
-    /// Sends to a peer that has closed fail in the end, and a recv says so.
+    /// Sends to a peer that has closed fail in the end, and so does a recv.
     async fn closed_there(&self) {
         self.case.enter("closed by the peer");
         let (here, there) = self.connected().await;
@@ -232,7 +232,7 @@ impl<C: Connector, L: Listener> Suite<'_, C, L> {
         self.expect_ended("a recv from a closed peer", self.recv(&here).await);
     }
 
-    /// Bytes that the peer sent before it closed do not hide the close.
+    /// Bytes sent by the peer before its close do not hide the close.
     async fn peer_closed(&self) {
         self.case.enter("the peer's close, with bytes to receive");
         let (here, there) = self.connected().await;

@@ -1,4 +1,4 @@
-//! The memory of a pool, and giving allocations back to it from any thread.
+//! The memory of a pool, and the return of allocations from any thread.
 
 use crate::buddy::{Lists, NIL};
 use std::alloc::{Layout, dealloc};
@@ -24,8 +24,8 @@ pub(crate) struct Arena {
     pub(super) waiting: AtomicUsize,
     pub(super) waiters: Mutex<VecDeque<(u64, Waker)>>,
     pub(super) tickets: AtomicU64,
-    /// Bytes that the system gave beside the arena, and the most by which bytes
-    /// handed out ever exceeded it.
+    /// Bytes that the system gave beside the arena, and the most by which bytes handed out ever
+    /// exceeded the arena.
     pub(super) beside: AtomicUsize,
     pub(super) over_max: AtomicUsize,
     /// Bytes set aside for reserves.
@@ -59,8 +59,8 @@ pub(super) fn this_thread() -> u64 {
     })
 }
 
-/// Aligned by hand, with a page to spare: an allocator asked for aligned zeroes
-/// would write all of them, where it else gets untouched ones from the system.
+/// Aligned by hand, with a page to spare: an allocator writes all bytes of aligned zeroes, and
+/// otherwise takes untouched ones from the system.
 pub(super) fn arena_layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes + PAGE_BYTES, 1).expect("a valid arena layout")
 }
@@ -88,10 +88,11 @@ impl Arena {
         unsafe { &mut *self.lists.get() }
     }
 
-    /// Gives back the allocation at `page`, whose last reference is gone, and
-    /// with it one strong count of the arena.
+    /// Gives back the allocation at `page`, which has lost its last reference, and one strong count
+    /// of the arena.
     ///
     /// # Safety
+    ///
     /// `arena` came from `Pool::allocate`, and this is the only release of `page`.
     #[inline]
     pub(crate) unsafe fn release(arena: NonNull<Arena>, page: u32) {
@@ -101,7 +102,7 @@ impl Arena {
             let order = arena.heads[page as usize].order.load(Relaxed) as usize;
             // SAFETY: `lists` checks the thread; the borrow ends with the statement.
             unsafe { arena.lists() }.give(page, order);
-            // Who waits is on this thread too, so no fence is needed to see it.
+            // Waiters are on this thread too, so their state needs no fence.
         } else {
             let next = &arena.heads[page as usize].next;
             let mut top = arena.freed_elsewhere.load(Relaxed);
@@ -115,8 +116,8 @@ impl Arena {
                     Err(now) => top = now,
                 }
             }
-            // Pairs with the fence in `Get::wait`, which looks for room again
-            // after it has announced itself.
+            // Pairs with the fence in `Get::wait`, which looks for room again after its
+            // announcement.
             fence(SeqCst);
         }
         if arena.waiting.load(Relaxed) != 0 {

@@ -1,10 +1,10 @@
-//! Every short story of state that is written to two holders: changes before and while an
-//! image is written, writes that land, that fail, and that fail and have landed all the
-//! same, images given up, and a cut of the power after each step.
+//! Every short story of state that is written to two holders. A story has changes before and while
+//! an image is written; writes that land, that fail, and that fail and have landed all the same;
+//! and images given up. The power is cut after each step.
 //!
-//! A holder keeps two copies, of which it writes the worse; a write that is cut leaves that
-//! copy torn. After a cut it has the newest that is whole. What had a proof at the time of
-//! the cut must be so on each, with any of the writes under way landed or torn.
+//! A holder keeps two copies, and writes the worse one; a write that is cut leaves that copy torn.
+//! After a cut a holder has the newest that is whole. A fact with a proof at the time of the cut
+//! must hold on each, with any of the writes in flight landed or torn.
 
 use block::{Durable, Image, Version};
 
@@ -12,7 +12,7 @@ const HOLDERS: usize = 2;
 /// Steps of the longest story.
 const STEPS: usize = 9;
 
-/// `count` only grows, as what was given away; `mark` comes and goes, as a bit of intent.
+/// `count` only grows, as a count of ids given away; `mark` comes and goes, as a bit of intent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct State {
     count: u8,
@@ -32,13 +32,13 @@ enum Step {
     End,
 }
 
-/// What a user of the type does wrong, for a canary.
+/// A user's mistake with the type, for a canary.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     None,
     /// An image counts as written although a holder has failed.
     MadeUp,
-    /// What is written to the last holder is encoded after the first has answered.
+    /// The image for the last holder is encoded after the first has answered.
     EncodedLate,
 }
 
@@ -64,12 +64,12 @@ impl Holder {
 struct Seen {
     stories: u64,
     proofs: u64,
-    /// Proofs of what an image under way, or one that failed, says too.
+    /// Proofs of facts that also hold in an image in flight, or in one that failed.
     proofs_meanwhile: u64,
     refused: u64,
 }
 
-/// The writes of an image that are under way, and whether all so far are good.
+/// The writes of an image in flight, and true if all so far have succeeded.
 struct Writing<'a> {
     image: Image<'a, State>,
     version: Version,
@@ -77,8 +77,8 @@ struct Writing<'a> {
     good: bool,
 }
 
-/// Plays a story from its beginning, a cut after each step; what is wrong, if anything is.
-/// `Ok(false)`: its last step cannot be.
+/// Plays a story from its beginning, and cuts the power after its last step. `Ok(false)`: its last
+/// step is impossible.
 fn play(story: &[Step], fault: Fault, seen: &mut Seen) -> Result<bool, String> {
     let durable = Durable::new(State::default(), 7);
     let mut holders: [Holder; HOLDERS] = Default::default();
@@ -104,7 +104,7 @@ fn play(story: &[Step], fault: Fault, seen: &mut Seen) -> Result<bool, String> {
                 let late = fault == Fault::EncodedLate && n == HOLDERS - 1;
                 let state = if late { *durable.now() } else { *now.image };
                 match step {
-                    // What failed may have torn the copy, which stays the worse one.
+                    // A failed write may have torn the copy, which stays the worse one.
                     Step::Fails(_) => holders[n].copies[holders[n].worse] = None,
                     Step::LandsAndFails(_) => {
                         let worse = holders[n].worse;
@@ -139,7 +139,7 @@ fn play(story: &[Step], fault: Fault, seen: &mut Seen) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Compares what is proved with what each holder has after a cut now.
+/// Compares the proved facts with the state of each holder after a cut now.
 fn cut(
     durable: &Durable<State>,
     holders: &[Holder; HOLDERS],
@@ -191,7 +191,7 @@ fn cut(
     Ok(())
 }
 
-/// Plays every story of up to [`STEPS`] steps; the first that goes wrong ends it.
+/// Plays every story of up to [`STEPS`] steps; the first wrong one ends that.
 fn explore(fault: Fault) -> (Seen, Result<(), String>) {
     let mut seen = Seen::default();
     let mut steps = vec![Step::Count, Step::Mark, Step::Begin, Step::End];

@@ -61,9 +61,9 @@ enum Step {
     Image,
     /// Every holder has the image.
     Written,
-    /// One has it, and no more will.
+    /// One holder has the image, and no more will.
     GivenUp,
-    /// What has been idle for so long is cleared.
+    /// Clears regions that have been idle for so long.
     Clear(u64),
     NoHolders,
 }
@@ -81,7 +81,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What holders may have: each of these is on one of them, or may be.
+/// Plays steps beside the images that holders may have: each is on one of them, or may be.
 fn play(steps: &[Step]) -> Result<(), TestCaseError> {
     let intent = Intent::new(REGIONS);
     let mut may_have = vec![Regions::none(REGIONS)];
@@ -121,7 +121,7 @@ fn play(steps: &[Step]) -> Result<(), TestCaseError> {
                 let marked: Vec<_> = intent.marked().iter().collect();
                 let expected: Vec<_> = marked.into_iter().filter(is_idle).collect();
                 prop_assert_eq!(&idle, &expected);
-                // Whoever clears may have waited for something since.
+                // The caller that clears may have waited since.
                 if let Some(region) = idle.first() {
                     intent.begin(*region);
                     writes.push(*region);

@@ -1,8 +1,8 @@
 //! Marking regions before they are written, for many writes at once.
 //!
-//! Order: superblocks first if a member was lost or an id was given, then the bitmap of every member with
-//! a flush, then the writes that wait. A member that does not take its bitmap is
-//! lost, which is reinitialised.
+//! Order: superblocks first if a member was lost or an id was given, then the bitmap of every
+//! member with a flush, then the writes that wait. A member that does not take its bitmap is lost,
+//! and will be reinitialised.
 
 use super::io::{Do, perform};
 use super::superblocks::write_superblocks;
@@ -27,7 +27,7 @@ pub(crate) struct Marking {
 }
 
 impl Marking {
-    /// From here on the regions of `blocks` are suspect.
+    /// Begins a marking: from here on the regions of `blocks` are suspect.
     pub(crate) fn begin(durable: &Rc<Durable>, volume: u32, blocks: &Range<u64>) -> Marking {
         Marking {
             stays: Cell::new(false),
@@ -46,7 +46,7 @@ impl Marking {
         loose.push((self.volume, self.blocks.clone()));
     }
 
-    /// Once every member knows, of the regions and of the volume's id.
+    /// Waits until every member has the marks and the volume's id.
     pub(crate) async fn known(&self) -> Proof {
         let durable = &self.durable;
         let given = |pool: &PoolState| self.volume < pool.next_volume;
@@ -73,8 +73,7 @@ impl Drop for Marking {
     }
 }
 
-/// Writes bitmaps and losses of members whenever they are due, until the cache is
-/// gone.
+/// Writes bitmaps and losses of members whenever they are due, until the cache is gone.
 pub(super) async fn keep_marked<P: Device>(core: Weak<Core<P>>, durable: Rc<Durable>) {
     loop {
         let due = || {

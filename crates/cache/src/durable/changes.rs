@@ -15,16 +15,16 @@ use std::ops::Range;
 pub(crate) struct Pending {
     /// The line that entered since the last record.
     pub(crate) key: Option<Key>,
-    /// Blocks whose checksums are new.
+    /// Blocks with new checksums.
     pub(crate) changed: Mask,
 }
 
-/// The slots whose record is due.
+/// Slots with a due record.
 #[derive(Debug, Default)]
 pub(crate) struct Changes(BTreeMap<u32, Pending>);
 
 impl Changes {
-    /// A line was given the slot; nothing of it is valid.
+    /// Notes that a line was given the slot, without valid blocks.
     pub(crate) fn entered(&mut self, slot: Slot, key: Key) {
         let pending = Pending {
             key: Some(key),

@@ -1,18 +1,16 @@
 //! Bringing the map on the devices up to date, a period at a time.
 //!
-//! Order of a commit: origins are flushed, the records due are taken, each
-//! member is flushed, its log is written; then bits are cleared under which nothing was
-//! written since the first of these. So a line is in the log only after its
-//! bytes are on the device, and a bit is cleared only after the origin's writes under
-//! it are durable and the log says what became of the lines. No record is under the
-//! id of a volume that the superblocks have not given.
+//! Order of a commit: origins are flushed, the due records are taken, each member is flushed, and
+//! its log is written. Then bits are cleared of regions without a write since the first of these
+//! steps. So a line is in the log only after its bytes are on the device. A bit is cleared only
+//! after the origin's writes in its region are durable and the log has the present state of the
+//! lines. No record is under an id of a volume that the superblocks have not given.
 //!
-//! Before the first commit after a volume came its origin is flushed once.
+//! Before the first commit after a volume was added, its origin is flushed once.
 //!
-//! Order of a checkpoint: the place in the log is remembered, all pages are
-//! written, a commit, the superblock. Pages may hold newer states than the place in
-//! the log says; replaying what follows gives the same map all the same, since
-//! every record that was written since is after that place.
+//! Order of a checkpoint: the place in the log is noted, all pages are written, then a commit, then
+//! the superblock. Pages may hold newer states than that place in the log. Replaying the later
+//! records gives the same map all the same, since every record written since is after that place.
 
 use super::bitmap::write_bitmap;
 use super::io::{Do, perform};
@@ -32,7 +30,7 @@ const CHUNK_BLOCKS: usize = 16;
 
 const _: () = assert!(REGION_BLOCKS as usize >= 256, "a line is in one region");
 
-/// Commits at most once a period, while there is anything to commit.
+/// Commits at most once a period, while changes are due.
 pub(super) async fn keep_committed<P: Device>(core: Weak<Core<P>>, durable: Rc<Durable>) {
     loop {
         let due = || match core.upgrade() {
@@ -64,11 +62,11 @@ fn is_due<P: Device>(core: &Core<P>, durable: &Durable) -> bool {
         || state.devices.all_warm() && !durable.table.intent.marked().is_empty()
 }
 
-/// One commit; bits that were idle for `ticks` periods are cleared.
+/// Makes one commit; bits that were idle for `ticks` periods are cleared.
 pub(super) async fn commit<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>, ticks: u32) {
     let _one = durable.committing.lock().await;
-    // A line promoted from an origin that was written before it came here, and
-    // not flushed, could outlive its bytes there.
+    // A line promoted from an origin that was written before it was added, and not flushed, could
+    // outlive its bytes on that origin.
     let began = |writes: &Rc<Writes>| writes.began_durable();
     let began = durable.origins.borrow().values().all(began);
     if !began && !flush_origins(core, durable).await {
@@ -123,7 +121,7 @@ async fn flush_origins<P: Device>(core: &Rc<Core<P>>, durable: &Durable) -> bool
     all
 }
 
-/// Writes the records that are due for `member`; false if they are not durable.
+/// Writes the due records of `member`; false if they are not durable.
 async fn write_log<P: Device>(
     core: &Rc<Core<P>>,
     durable: &Rc<Durable>,
@@ -153,7 +151,7 @@ async fn write_log<P: Device>(
     }
     while !due.is_empty() {
         let first = store.log_next.get();
-        // The ring's end, and what a checkpoint still needs, bound a write.
+        // The ring's end, and the part of the log for a checkpoint, bound a write.
         let ring = store.plan.log.blocks;
         let room = (ring - first % ring).min(ring - store.log_used());
         assert!(room > 0, "the log is full: a checkpoint comes before");
@@ -183,7 +181,7 @@ async fn write_log<P: Device>(
     true
 }
 
-/// Takes due changes of `member`, as they are now: under ids that all superblocks have given.
+/// Takes due changes of `member` in their present state: under ids that all superblocks have given.
 fn records<P: Device>(core: &Core<P>, member: &Member<P>, _ids: Proof) -> VecDeque<Change> {
     let state = &mut *core.state.borrow_mut();
     let due = state.contents.take_changes(&member.slots);
@@ -281,8 +279,8 @@ fn entries<P: Device>(core: &Core<P>, member: &Member<P>, keys: &[u64], page: u6
     (first..last).map(entry).collect()
 }
 
-/// Writes everything, so that the next incarnation finds it complete. Metadata that cannot
-/// be written stays marked.
+/// Writes everything, so that the next incarnation finds all metadata complete. Metadata that
+/// cannot be written stays marked.
 pub(super) async fn close<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>) {
     durable.closed.set(true);
     durable.table.tick();

@@ -8,12 +8,12 @@ pub struct Durability {
     pub label: String,
     /// Names this host for ever.
     pub host: String,
-    /// A small device that outlives the pool's, such as a file of the system
-    /// disk. Without it nothing that was on the pool is trusted.
+    /// A small device that outlives the pool's, such as a file of the system disk. Without a
+    /// witness nothing of the pool's earlier contents is trusted.
     pub witness: Option<BoxDevice>,
     /// Random numbers, to name the pool and its devices.
     pub uuids: Box<dyn FnMut() -> u128>,
-    /// Take devices that hold something else: it is overwritten.
+    /// Overwrite devices with foreign contents.
     pub overwrite: bool,
     /// Trust nothing that is on the pool.
     pub cold: bool,

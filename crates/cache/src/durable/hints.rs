@@ -1,10 +1,9 @@
-//! Policy hints: the learnt state of the policy, and the heat of each line in
-//! the order in which they are to be adopted.
+//! Policy hints: the learnt state of the policy, and the heat of each line in the order of
+//! adoption.
 //!
-//! Each member has the records of its own lines with their ranks among all, so
-//! that the loss of one leaves the order of the rest. What was learnt is with
-//! the first member. None of it is needed: what is damaged or out of date costs
-//! order, never truth.
+//! Each member has the records of its own lines with their ranks among all, so that the loss of one
+//! leaves the order of the rest. The learnt state is with the first member. No hint is needed: a
+//! damaged or outdated one costs order, never truth.
 
 use super::io::{Do, READ_MAX, perform, read};
 use crate::core::Core;
@@ -59,8 +58,7 @@ pub(super) async fn write_hints<P: Device>(core: &Rc<Core<P>>) {
     }
 }
 
-/// The hints of `member` for its lines. What the policy had learnt, it takes
-/// up here.
+/// Returns the hints of `member` for its lines. The policy takes its learnt state from them here.
 pub(super) async fn read_hints<P: Device>(core: &Rc<Core<P>>, member: &Member<P>) -> Vec<HintRow> {
     let store = member.store.as_ref().expect("a member that is warmed");
     let Some((which, len, crc, _)) = store.hints.get() else {

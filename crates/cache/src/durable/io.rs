@@ -1,5 +1,5 @@
-//! Reading and writing metadata. A member that fails at it is ejected: what it
-//! holds could not be distinguished from stale.
+//! Reading and writing metadata. A member that fails at this is ejected: its contents could not be
+//! distinguished from stale ones.
 
 use crate::core::Core;
 use crate::counters::Counter;
@@ -13,8 +13,7 @@ use std::rc::Rc;
 /// is another one below by the next attempt.
 const ATTEMPTS: u32 = 3;
 
-/// How long a device may take to answer a read while nobody waits for it but who opens
-/// the pool.
+/// Time limit for a read, while only the opening of the pool waits for the answer.
 pub(super) const READ_MAX: Nanos = Nanos::from_secs(30);
 
 /// Bytes of a table area that are read or written at once.
@@ -26,7 +25,7 @@ pub(crate) enum Do {
     Flush,
 }
 
-/// Whether `member` did it; if not, it is ejected.
+/// Returns true if `member` succeeded; otherwise the member is ejected.
 pub(crate) async fn perform<P: Device>(
     core: &Rc<Core<P>>,
     member: &Rc<Member<P>>,
@@ -36,7 +35,7 @@ pub(crate) async fn perform<P: Device>(
         if member.state.get() != DeviceState::Online {
             return false;
         }
-        // The device may hold on to it after nobody waits any more.
+        // The device may keep this value after the wait has ended.
         let (device, work) = (member.clone(), what.again());
         let working = core.env.spawn.persist(async move {
             device.operations.begin();
@@ -74,8 +73,8 @@ impl Do {
     }
 }
 
-/// Reads `bytes` at `at` of a device that is not served from yet; `Timeout` if it does not
-/// answer within `limit`.
+/// Reads `bytes` at `at` of a device that does not serve yet; `Timeout` without an answer within
+/// `limit`.
 pub(crate) async fn read<D: Device>(
     device: &D,
     at: Lba,
@@ -99,8 +98,7 @@ pub(crate) async fn read<D: Device>(
     }
 }
 
-/// Bytes of metadata; `None` if a sector of them cannot be read, for there is
-/// another copy.
+/// Reads metadata; `None` if one of its sectors is unreadable, for another copy exists.
 pub(crate) async fn readable<D: Device>(
     device: &D,
     at: Lba,
@@ -115,8 +113,8 @@ pub(crate) async fn readable<D: Device>(
     }
 }
 
-/// As much of the table area of a copy of a superblock as its rows take, on a device that is used
-/// from `base` on; nothing if that cannot be read.
+/// Reads as much of the table area of a copy of a superblock as its rows take, on a device that is
+/// used from `base` on; nothing if that is unreadable.
 pub(crate) async fn table_area<D: Device>(
     device: &D,
     base: Lba,

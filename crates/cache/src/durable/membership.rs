@@ -17,12 +17,12 @@ pub(super) struct Given<P> {
 
 /// The judgement of the superblocks of devices and of the witness.
 pub(super) struct Verdict {
-    /// `None` if it is new.
+    /// `None` for a new pool.
     pub pool: Option<Uuid>,
-    /// The state of the pool when it was last written.
+    /// State of the pool in its newest superblock.
     pub newest: Option<Superblock>,
     pub epoch: u64,
-    /// As the devices were given.
+    /// Memberships, in the order of the given devices.
     pub memberships: Vec<Membership>,
     /// Members that are not here, or not trusted.
     pub missing: Vec<String>,
@@ -73,7 +73,7 @@ impl Verdict {
         })
     }
 
-    /// True if all are trusted, and nobody is missing.
+    /// True if all members are trusted, and none is missing.
     pub fn is_as_before(&self) -> bool {
         let current = |membership: &Membership| matches!(membership, Membership::Current(_));
         self.missing.is_empty() && self.memberships.iter().all(current)
@@ -96,7 +96,7 @@ const STALE_POOL: &str = "it belongs to another pool of this name";
 const STALE_LINES: &str = "its lines have another length";
 const STALE_COLD: &str = "the pool was to be opened cold";
 
-/// Which pool this is; `None` if it is new.
+/// Returns the identity of the pool; `None` if the pool is new.
 fn pool_of<P: Device>(
     durability: &Durability,
     witness: Option<&Superblock>,
@@ -156,8 +156,8 @@ fn membership(
     match witness {
         None => Membership::Stale(STALE_WITNESS),
         Some(_) if superblock.epoch < epoch => Membership::Stale(STALE_EPOCH),
-        // Nothing is written to a volume before the witness has the members. One that it
-        // lacks, whatever its epoch, is of an incarnation that was cut short, or came then.
+        // No volume is written before the witness has the members. A member unknown to the witness,
+        // whatever its epoch, is of an incarnation that was cut short, or was added in one.
         Some(witness) if !is_member(&superblock, witness) => Membership::Stale(STALE_EPOCH),
         // The witness is written after all members.
         Some(witness) if superblock.sequence < witness.sequence => Membership::Stale(STALE_IMAGE),
@@ -169,7 +169,7 @@ fn membership(
     }
 }
 
-/// Why a device cannot be used, though it may be this pool's.
+/// Returns why a device cannot be used, though the device may be this pool's.
 pub(super) fn unusable<P: Device>(given: &Given<P>, overwrite: bool) -> Option<String> {
     let (device, place) = (&given.device, place_of(&given.device.device));
     let blocks = device.extent.len.0 / BLOCK_SECTORS;

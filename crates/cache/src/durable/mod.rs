@@ -9,15 +9,15 @@
 //! Invariants, at every instant:
 //!     a write to the origin in region r is in flight
 //!         ⟹ every member that may ever be trusted again has r marked
-//!     a member was lost ⟹ no region that it has not marked is written before
-//!         all others, and the witness, know that it is stale
-//!     an id of a volume is in a log, or a write under it is in flight
-//!         ⟹ the superblocks of all members and of the witness have given it
-//!     r is not marked on a member ⟹ its log and its map agree with what the
-//!         origin holds durably in r
+//!     a member was lost ⟹ no region that the member has not marked is written before
+//!         all others, and the witness, know that the member is stale
+//!     an id of a volume is in a log, or a write under that id is in flight
+//!         ⟹ the superblocks of all members and of the witness have given the id
+//!     r is not marked on a member ⟹ its log and its map agree with the durable
+//!         contents of the origin in r
 //!
-//! The order of each is in the file that does it. `docs/failure-model.md` says
-//! which failures this stands, and which not.
+//! The order of steps is in the file of each operation. `docs/failure-model.md` lists the failures
+//! that a pool survives, and those that it does not.
 
 mod bitmap;
 pub(crate) mod changes;
@@ -60,7 +60,7 @@ pub(crate) struct Durable {
     pub(crate) host: String,
     pub(crate) witness: Option<BoxDevice>,
     witness_uuid: Cell<Uuid>,
-    /// The superblock that it has.
+    /// The superblock of the witness.
     record: RefCell<Option<Superblock>>,
     witness_copies: Copies,
     pub(crate) pool: Uuid,
@@ -68,7 +68,7 @@ pub(crate) struct Durable {
     superblock: block::Durable<PoolState>,
     /// Volumes that were encoded last, and how.
     encoded: RefCell<(Volumes, VolumeTable)>,
-    /// Of blocks of the log written since the pool was opened.
+    /// Incarnation of log blocks written since the pool was opened.
     incarnation: Cell<u32>,
     /// A member was lost since the superblocks were written.
     departed: Cell<bool>,
@@ -78,13 +78,13 @@ pub(crate) struct Durable {
     loading: Cell<usize>,
     closed: Cell<bool>,
     table: Table,
-    /// Where writes have failed that may land yet, with the volume's id.
+    /// Places of failed writes that may land yet, with the volume's id.
     loose: RefCell<Vec<(u32, Range<u64>)>>,
     /// Writes of the volumes' origins, by id.
     origins: RefCell<BTreeMap<u32, Rc<Writes>>>,
-    /// Held by who writes superblocks or bitmaps.
+    /// Held during writes of superblocks or bitmaps.
     lock: Mutex,
-    /// Held by who commits.
+    /// Held during a commit.
     committing: Mutex,
     signal: Signal,
     marked: Signal,
@@ -107,7 +107,7 @@ pub(crate) struct PoolState {
 type Volumes = Rc<BTreeMap<u32, Volume>>;
 
 impl PoolState {
-    /// True if it has no room for another volume than so many, or no more ids.
+    /// True without room for another volume than `room`, or without another id.
     fn is_full(&self, room: usize) -> bool {
         self.next_volume >= crate::lines::VOLUME_IDS || self.volumes.len() >= room
     }
@@ -149,13 +149,13 @@ impl Durable {
             .map_or(0, |superblock| superblock.given)
     }
 
-    /// True if ids were given that the superblocks do not know of: neither a write nor a
-    /// record of the log may be under one of these, for after a crash it is given again.
+    /// True if ids were given that the superblocks do not have. Neither a write nor a record of the
+    /// log may be under such an id, for after a crash the id is given again.
     pub(crate) fn ids_are_due(&self) -> bool {
         self.ids_known().is_none()
     }
 
-    /// That the superblocks know of all ids which were given.
+    /// Proof that the superblocks have all ids which were given.
     fn ids_known(&self) -> Option<Proof> {
         let next = self.superblock.now().next_volume;
         self.superblock.proof(|held| held.next_volume >= next)
@@ -171,8 +171,8 @@ impl Durable {
         encoded.1.clone()
     }
 
-    /// The id of a volume: a new one if it is not remembered, or in another size. `None` if so
-    /// many are remembered as there is `room` for.
+    /// Returns the id of a volume: a new one if the volume is not remembered, or has another size.
+    /// `None` if as many are remembered as there is `room` for.
     pub(crate) fn volume_id(&self, name: &str, sectors: u64, room: usize) -> Option<u32> {
         {
             let now = self.superblock.now();

@@ -2,15 +2,15 @@
 //!
 //! A device that answers nothing, fails, is damaged or was cut short counts as absent.
 //!
-//! A device is *current* if it belongs to this pool, has the greatest epoch that
-//! any device or the witness knows, the witness counts it as a member, and its superblock
-//! is not older than the witness's. Only the lines of current devices are used. The rest of what is ours is reinitialised;
-//! what is not ours is left alone, unless overwriting is allowed.
+//! A device is *current* if four conditions hold. It belongs to this pool; it has the greatest
+//! epoch that any device or the witness knows; the witness counts it as a member; and its
+//! superblock is not older than the witness's. Only the lines of current devices are used. Other
+//! devices of this pool are reinitialised; foreign devices are left unchanged, unless overwriting
+//! is allowed.
 //!
-//! Order: everything is read and decided before anything is written. Devices
-//! that are reinitialised are claimed by a superblock that nobody trusts and get their bitmaps,
-//! then all get their superblocks; if the members are others than before, with a greater
-//! epoch.
+//! Order: everything is read and decided before anything is written. Devices that are reinitialised
+//! are claimed by a superblock that is never trusted and get their bitmaps, then all get their
+//! superblocks; if the members are others than before, with a greater epoch.
 
 use super::bitmap::{keep_marked, write_image};
 use super::durability::Durability;
@@ -40,12 +40,12 @@ const SUPERBLOCK_BYTES: usize = SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES;
 /// The findings on a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found {
-    /// Its lines are read back; whether it was closed in order.
+    /// Its lines are read back; true if the pool was closed in order.
     Lines {
         /// The pool was closed in order.
         clean: bool,
     },
-    /// Nothing; it is new here.
+    /// The device is new, and has no lines.
     Nothing,
     /// Lines that cannot be trusted, and why.
     Unusable(&'static str),
@@ -60,22 +60,21 @@ pub struct OpenReport {
     pub id: DeviceId,
     /// Its place in the geometry.
     pub name: String,
-    /// The findings on it.
+    /// Findings on the device.
     pub found: Found,
 }
 
 /// A pool that was opened.
 #[derive(Clone, Debug)]
 pub struct Opened {
-    /// Its devices, in the order in which they were given.
+    /// Devices of the pool, in the order in which they were given.
     pub devices: Vec<OpenReport>,
-    /// Those that were given and could not be read, by their place, and why. They are lost
-    /// to the pool.
+    /// Devices that were given and could not be read, by their place, with the reason. They are
+    /// lost to the pool.
     pub absent: Vec<(usize, String)>,
     /// Members that were not given, and are lost to the pool.
     pub missing: Vec<String>,
-    /// Volumes whose lines are forgotten, since they were quiesced when the pool was
-    /// last used.
+    /// Volumes with forgotten lines, since they were quiesced when the pool was last used.
     pub quiesced: Vec<String>,
 }
 
@@ -86,7 +85,7 @@ fn too_many_devices(pool: &str) -> IoError {
     IoError::new(Kind::Invalid, what).on(pool.to_owned())
 }
 
-/// Whether the superblock of a device that is new has room for so many volumes.
+/// Refuses a new device with a superblock too small for `volumes` volumes.
 fn has_room<D: Device>(device: &PoolDevice<D>, line_blocks: u32, volumes: usize) -> IoResult {
     // A device without room for a line is refused as such.
     let plan = Plan::new(device.extent.len, line_blocks).ok();
@@ -117,7 +116,7 @@ fn too_small<D: Device>(
     new.filter_map(small).next()
 }
 
-/// The superblock of a device or of a part of it.
+/// Reads the superblock of a device or of a part of one.
 async fn probe<D: Device>(
     device: &D,
     part: Extent,
@@ -130,12 +129,12 @@ async fn probe<D: Device>(
             "too small to hold metadata: give it more room".into(),
         );
     }
-    // A second superblock written in part is no sign of something else.
+    // A second superblock written in part is no sign of foreign data.
     let probe = (bytes as usize - SUPERBLOCK_BYTES).min(PROBE_BYTES);
     let mut start = readable(device, part.start, probe, env, READ_MAX).await?;
     if start.is_none() {
-        // What is behind the superblock may be what cannot be read; it adds no more
-        // of a device that is ours.
+        // The part behind the superblock may be unreadable; for a device of this pool it adds no
+        // information.
         start = readable(device, part.start, SUPERBLOCK_BYTES, env, READ_MAX).await?;
         let tail = table_area(device, part.start, (start.as_deref(), 0), env, READ_MAX).await?;
         start = start.filter(|start| Superblock::decode(start, &tail).is_ok());
@@ -161,8 +160,8 @@ async fn probe<D: Device>(
     ))
 }
 
-/// What a pool that nobody has open recorded of the origin of `volume`, by one of its devices, and
-/// a number: of several devices the greater holds. Nothing is written.
+/// Reads the record of the origin of `volume` from one device of a pool that no cache has open,
+/// with a number: of several devices the greater holds. Nothing is written.
 pub async fn origin_record_on<D: Device>(
     device: &D,
     env: &Env,
@@ -192,12 +191,12 @@ async fn bitmap_area<D: Device>(device: &D, start: Lba, env: &Env) -> IoResult<V
 }
 
 impl<P: Device> Cache<P> {
-    /// Opens the pool that `durability` names, on `devices`, and brings back the
-    /// lines that can be trusted, while it serves. See [`Cache::close`].
+    /// Opens the pool that `durability` names, on `devices`, and brings back the trusted lines,
+    /// while it serves. See [`Cache::close`].
     ///
-    /// Devices that cannot be read, or were cut short, are left out; [`Opened::absent`] names
-    /// them. Fails, having written nothing, if one holds what is not this pool's (unless that is
-    /// to be overwritten) or metadata of another version.
+    /// Devices that cannot be read, or were cut short, are left out; [`Opened::absent`] names them.
+    /// Fails, having written nothing, if a device has foreign data (unless that is to be
+    /// overwritten) or metadata of another version.
     pub async fn open(
         config: Config,
         policy: Box<dyn Policy>,
@@ -333,7 +332,7 @@ impl<P: Device> Cache<P> {
             }
         }
         let held = durable.lock.lock().await;
-        // Where one is new the pool is in another epoch than before.
+        // With a new device the pool is in another epoch than before.
         let before = durable.superblock.now().epoch.saturating_sub(1);
         for member in members.iter().filter(|m| is_new(m)) {
             write_new_bitmap(core, durable, member, before).await;
@@ -356,10 +355,10 @@ impl<P: Device> Cache<P> {
         }
     }
 
-    /// Puts a device into a pool that remembers, or into any other as
-    /// [`Cache::add_device`] does. `uuid` is to name it.
+    /// Puts a device into a pool that remembers, or into any other as [`Cache::add_device`] does.
+    /// `uuid` is to name the device.
     ///
-    /// Fails, having written nothing, if the device holds others' data.
+    /// Fails, having written nothing, if the device has foreign data.
     pub async fn join(&self, device: PoolDevice<P>, uuid: u128) -> IoResult<DeviceId> {
         let core = &self.0;
         let Some(durable) = &core.durable else {
@@ -389,7 +388,7 @@ impl<P: Device> Cache<P> {
         let volumes = durable.superblock.now().volumes.len();
         has_room(&device, core.shape.blocks(), volumes)?;
         let id = self.add_member(device, Some(NewStore::New(Uuid(uuid))))?;
-        // It counts from here on, and gets no less than what is marked now.
+        // The device counts from here on, and gets no fewer marks than the present ones.
         drop(durable.table.intent.image());
         let members = core.state.borrow().devices.kept();
         for member in members.iter().filter(|member| member.id == id) {
@@ -400,9 +399,9 @@ impl<P: Device> Cache<P> {
         Ok(id)
     }
 
-    /// Ends the use of the pool in order, so that the next incarnation finds all of
-    /// it. Close the volumes before: what writes later is not followed. A device that
-    /// does not answer is ejected; an origin or a witness that does not is waited for.
+    /// Ends the use of the pool in order, so that the next incarnation finds its whole contents.
+    /// Close the volumes before: later writes are not followed. A device that does not answer is
+    /// ejected; an unresponsive origin or witness is waited for.
     pub async fn close(&self) {
         let core = &self.0;
         let Some(durable) = &core.durable else {
@@ -429,8 +428,8 @@ impl<P: Device> Cache<P> {
     }
 }
 
-/// Claims a device that is reinitialised, so that what follows is known for ours if
-/// the power goes; then writes both pairs of the bitmap, so that no older one is left.
+/// Claims a device that is reinitialised, so that its later contents are recognised as this pool's
+/// after a power cut. Then writes both pairs of the bitmap, so that no older one is left.
 pub(super) async fn write_new_bitmap<P: Device>(
     core: &Rc<Core<P>>,
     durable: &Durable,
@@ -477,7 +476,7 @@ async fn witness_superblock(durability: &Durability, env: &Env) -> IoResult<Opti
                 "written by a newer hotset (format {version}): use that, or move the file away to start cold"
             ),
         ),
-        // Without it nothing is trusted, which is safe.
+        // Without a superblock nothing is trusted, which is safe.
         Err(SuperblockError::Blank | SuperblockError::Damaged(_)) => Ok(None),
     }
 }
@@ -506,7 +505,7 @@ fn store(
     }
 }
 
-/// The newest bitmap of each device that is trusted. `Err` says which could not be read.
+/// Reads the newest bitmap of each trusted device. `Err` names one that could not be read.
 async fn bitmaps_of<P: Device>(
     given: &[Given<P>],
     verdict: &Verdict,

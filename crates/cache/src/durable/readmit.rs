@@ -1,10 +1,10 @@
-//! Taking back a pool device that was gone round for being late.
+//! Taking back a pool device that was bypassed for being late.
 //!
-//! Order: all that the device was asked for has ended, and it answers a few reads in time; the
-//! superblocks of the others say that it was away; it is claimed and gets its bitmap, as a new
-//! device does; all superblocks say that it is a member; its resting lines are adopted; a
-//! checkpoint puts them into its map. After a crash between two steps the device has no lines, or
-//! those of a map that was written since its return.
+//! Order: all requests to the device have ended, and the device answers a few reads in time. The
+//! superblocks of the others record that it was away. Like a new device, it is claimed and gets its
+//! bitmap. All superblocks record its membership. Its resting lines are adopted, and a checkpoint
+//! puts them into its map. After a crash between two steps the device has no lines, or those of a
+//! map that was written since its return.
 
 use super::open::write_new_bitmap;
 use super::superblocks::write_superblocks;
@@ -21,16 +21,16 @@ use policy::Slot;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Reads that a device has to answer in time before it is taken back.
+/// Reads that a device has to answer in time before its return.
 const PROBES: u64 = 8;
 
 impl<P: Device> Cache<P> {
-    /// Takes back a device that was ejected for being late, with those of its lines that are
-    /// right still; how many. `Err`: it stays out, and may be tried again.
+    /// Takes back a device that was ejected for being late, with those of its lines that are still
+    /// right. Returns their number. `Err`: the device stays out, and the return may be tried again.
     pub async fn readmit(&self, id: DeviceId) -> IoResult<u64> {
         let core = self.0.clone();
         let returning = async move { readmit(&core, id).await };
-        // Once it has begun to be a member, all superblocks are to say so.
+        // Once the device has begun to be a member, all superblocks are to record that.
         self.0.env.spawn.persist(returning).await
     }
 }
@@ -53,7 +53,7 @@ async fn readmit<P: Device>(core: &Rc<Core<P>>, id: DeviceId) -> IoResult<u64> {
         member.health.forget();
         core.state.borrow_mut().contents.show(&member.slots);
         member.state.set(DeviceState::Online);
-        // It counts from here on, and gets no less than what is marked now.
+        // The device counts from here on, and gets no fewer marks than the present ones.
         drop(durable.table.intent.image());
         let epoch = durable.superblock.now().epoch;
         write_new_bitmap(core, durable, &member, epoch).await;
@@ -74,7 +74,7 @@ fn late<P: Device>(member: &Member<P>, what: &'static str) -> IoError {
     member.device.geometry().error(Kind::Timeout, what)
 }
 
-/// Whether nothing is in the way of a return but the device itself.
+/// Returns true if only the device itself may still prevent its return.
 fn may_return<P: Device>(core: &Core<P>, durable: &Durable, member: &Member<P>) -> IoResult {
     let error = |kind, what| Err(member.device.geometry().error(kind, what));
     if member.state.get() != DeviceState::Ejected(Fault::Late) || !member.may_return() {
@@ -111,7 +111,7 @@ async fn answers_in_time<P: Device>(core: &Rc<Core<P>>, member: &Rc<Member<P>>) 
         });
         let deadline = Deadline::new(&core.env.timer, core.config.hit_latency_max);
         match deadline.bound(reading).await {
-            // Some bad sectors are no reason, as while it serves.
+            // Some bad sectors are no reason, as for a device that serves.
             Some(Err(error)) if error.kind() != Kind::Media => return Err(error),
             Some(_) => {}
             None => return Err(late(member, "does not answer in time yet")),
@@ -169,7 +169,7 @@ fn runs(set: &[bool], start: u32) -> Vec<Range<u32>> {
 }
 
 impl Store {
-    /// The device is a member again: nothing that is on it is used, and its log begins where no
+    /// Makes the device a member again. Its contents are not used, and its log begins where no
     /// block of the old one can be taken for one of the new.
     fn restart(&self) {
         let next = self.log_next.get().max(self.log_start.get()) + 2 * self.plan.log.blocks;

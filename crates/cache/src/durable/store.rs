@@ -1,4 +1,4 @@
-//! The metadata on one member, as the cache has it in memory.
+//! The metadata on one member, in the memory of the cache.
 
 use crate::lines::Shape;
 use crate::pool_device::PoolDevice;
@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 /// The state of the two copies of a superblock.
 #[derive(Default)]
 pub(crate) struct Copies {
-    /// Which one is written last.
+    /// Index of the copy that is written last.
     pub(super) last: Cell<Option<usize>>,
     /// The rows of which each table area has its part.
     pub(super) tables: RefCell<[Option<VolumeTable>; 2]>,
@@ -28,14 +28,14 @@ pub(crate) struct Store {
     pub(crate) device: Uuid,
     pub(crate) name: String,
     pub(crate) plan: Plan,
-    /// Where the part of the device begins.
+    /// First sector of the part of the device.
     pub(crate) base: Lba,
-    /// Which of its two maps the newest checkpoint is in.
+    /// Map of the newest checkpoint, of its two.
     pub(crate) map: Cell<Option<u8>>,
     pub(crate) generation: Cell<u32>,
     /// The first block of the log that the checkpoint does not cover.
     pub(crate) log_start: Cell<u64>,
-    /// The next block of the log; all before it are durable.
+    /// Next block of the log; all earlier ones are durable.
     pub(crate) log_next: Cell<u64>,
     /// The policy's hints: which of the two areas, bytes, their checksum, which part.
     pub(crate) hints: Cell<Option<(u8, u32, u32, u32)>>,
@@ -46,9 +46,9 @@ pub(crate) struct Store {
     pub(crate) found: Option<Recovered>,
     /// Its map is known; until then its lines are not used.
     pub(crate) warm: Cell<bool>,
-    /// The line of each slot, until it is in use; 0 for none.
+    /// The line of each slot that is not in use yet; 0 for none.
     pub(crate) keys: RefCell<Vec<u64>>,
-    /// Its map is to be written as a whole: lines are in use that its log does not say.
+    /// True if its map is to be written as a whole: lines are in use that its log lacks.
     pub(crate) checkpoint_due: Cell<bool>,
     /// Memory for the bitmap, so that a client's write never waits for any.
     pub(crate) bitmap_buffer: RefCell<Option<Buf>>,
@@ -58,17 +58,17 @@ pub(crate) struct Store {
 pub(crate) struct Recovered {
     /// The log reaches at least up to here, or the map cannot be trusted.
     pub(crate) log_end_min: u64,
-    /// The bitmap on it; `None` if it cannot be read.
+    /// The bitmap of the member; `None` if it cannot be read.
     pub(crate) bitmap: Option<Bitmap>,
 }
 
 impl Store {
-    /// Where block `n` of `area` is.
+    /// Place of block `n` of `area`.
     pub(crate) fn at(&self, area: Area, n: u64) -> Lba {
         area.lba(self.base, n)
     }
 
-    /// Where block `sequence` of the log is.
+    /// Place of block `sequence` of the log.
     pub(crate) fn log_at(&self, sequence: u64) -> Lba {
         self.at(self.plan.log, sequence % self.plan.log.blocks)
     }
@@ -90,7 +90,7 @@ pub(crate) enum NewStore {
 }
 
 impl NewStore {
-    /// The metadata of `device`, whose lines have this shape.
+    /// The metadata of `device`, with lines of this shape.
     pub(crate) fn build<P: Device>(
         self,
         device: &PoolDevice<P>,

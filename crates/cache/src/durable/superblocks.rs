@@ -1,18 +1,19 @@
-//! Writing the superblocks: who is in the pool, and which volumes it may hold.
+//! Writing the superblocks: the members of the pool, and the volumes that it may hold.
 //!
-//! Order: both copies on every member, one after the other, then those of the
-//! witness. A copy is a superblock and its table area, which is durable before the superblock is
-//! written, and is not written again while it has the rows of now. What follows is not done before all have it. A device that becomes a
-//! member is claimed before anything else is written to it.
+//! Order: both copies on every member, one after the other, then those of the witness. A copy is a
+//! superblock and its table area. The table area is durable before the superblock is written, and
+//! is not written again while it has the present rows. Later steps wait until all superblocks are
+//! durable. A device that becomes a member is claimed before anything else is written to the
+//! device.
 //!
 //! The content of each superblock is decided and encoded before the first wait.
 //!
-//! Of two copies the one that holds is written last: whenever the power goes, however
-//! often, one of them is whole.
+//! Of two copies the valid one is written last: after any number of power cuts, one of them is
+//! whole.
 //!
-//! Before devices get superblocks with a sequence number, the witness has durably given it: no other
-//! opening gives it again, after which a device that goes back to what it was in an opening
-//! that was cut short would pass for one that has all.
+//! Before devices get superblocks with a sequence number, the witness has durably given that
+//! number: no other opening gives it again. Otherwise a device that goes back to its state in an
+//! opening that was cut short would pass for a complete one.
 
 use super::io::{Do, TABLE_CHUNK_BYTES, perform, readable, table_area};
 use super::store::Copies;
@@ -36,7 +37,7 @@ const GIVEN_AT_A_TIME: u64 = 16;
 /// The pause before a witness that failed is tried again.
 const RETRY: Nanos = Nanos::from_millis(100);
 
-/// A superblock as it is written.
+/// An encoded superblock.
 struct Encoded {
     superblock: Shared,
     volumes: VolumeTable,
@@ -64,11 +65,11 @@ impl<P: Device> Core<P> {
     }
 }
 
-/// Writes the superblocks of all members and of the witness; with a greater epoch if
-/// a member was lost. The caller holds the lock.
+/// Writes the superblocks of all members and of the witness; with a greater epoch if a member was
+/// lost. The caller holds the lock.
 ///
-/// A witness that cannot be written holds up what needs the superblocks, since a
-/// device that was lost could otherwise come back alone and be trusted.
+/// While the witness cannot be written, all work that needs the superblocks waits. Otherwise a lost
+/// device could come back alone and be trusted.
 pub(super) async fn write_superblocks<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>) {
     loop {
         if durable.departed.take() {
@@ -121,8 +122,8 @@ fn encode<P: Device>(core: &Core<P>, superblock: &Superblock) -> Encoded {
     }
 }
 
-/// Has the witness give the sequence number, and some more. One that has no superblock yet trusts
-/// nothing that any device holds. False: the pool is closed.
+/// Reserves the sequence number, and some more, on the witness. A witness without a superblock yet
+/// trusts nothing on any device. False: the pool is closed.
 async fn give<P: Device>(core: &Rc<Core<P>>, durable: &Durable, number: u64) -> bool {
     let record = durable.record.borrow().clone();
     let Some(record) = record.filter(|record| record.given < number) else {
@@ -132,7 +133,8 @@ async fn give<P: Device>(core: &Rc<Core<P>>, durable: &Durable, number: u64) -> 
     write_record(core, durable, Superblock { given, ..record }).await
 }
 
-/// Writes the superblock of the witness, however often it fails. False: the pool is closed.
+/// Writes the superblock of the witness, with as many attempts as that takes. False: the pool is
+/// closed.
 async fn write_record<P: Device>(
     core: &Rc<Core<P>>,
     durable: &Durable,
@@ -144,7 +146,7 @@ async fn write_record<P: Device>(
     let data = encode(core, &record);
     while !write_witness(core, durable, witness, &data).await {
         core.counters.count(Counter::WitnessErrors);
-        // When the pool is closed, nobody writes what would need it.
+        // After the pool is closed, no write needs the witness.
         if durable.closed.get() {
             return false;
         }
@@ -222,8 +224,9 @@ async fn write_copies<P: Device>(
     true
 }
 
-/// The order in which the two copies of a superblock are to be written, which from the first time on
-/// stays: the one that holds `last`. On what holds nothing that is the first.
+/// Returns the order in which the two copies of a superblock are to be written: the one that holds
+/// `last`. The order stays from the first time on. On a device without a valid copy, the first copy
+/// is that one.
 async fn in_turn<P: Device, D: Device>(
     core: &Core<P>,
     device: &D,
@@ -296,11 +299,11 @@ fn superblock_of_pool<P: Device>(
     }
 }
 
-/// Writes the superblock of a member that is reinitialised: it names the pool and an epoch that
-/// was, and is never trusted, for no witness knows the device by its new name. The
-/// epoch stays, lest an old witness find nobody who knows better.
+/// Writes the superblock of a member that is reinitialised, with the pool and an earlier epoch.
+/// That superblock is never trusted, for no witness knows the device by its new name. The epoch is
+/// kept, so that an old witness finds a device that knows better.
 ///
-/// Both copies, since the bitmap that follows does not go with what an old one says.
+/// Both copies are written, since the bitmap that follows does not fit an old superblock.
 pub(super) async fn claim<P: Device>(
     core: &Rc<Core<P>>,
     durable: &Durable,
@@ -316,7 +319,7 @@ pub(super) async fn claim<P: Device>(
     write_superblock(core, member, data).await
 }
 
-/// The superblock of a member, which says beside what all say where its map is now.
+/// Builds the superblock of a member: the shared content, and the present place of its map.
 fn superblock_of_member<P: Device>(shared: &Superblock, member: &Member<P>) -> Superblock {
     let store = member.store.as_ref().expect("a member that is kept");
     let clean = shared.clean && store.warm.get();

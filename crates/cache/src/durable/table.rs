@@ -1,18 +1,17 @@
-//! Which regions of volumes may be written: the bits of the write-intent bitmap that stand for
-//! them, and how many of these are marked at once.
+//! The regions of volumes that may be written: their bits in the write-intent bitmap, and the
+//! number of bits that are marked at once.
 //!
 //! Invariants:
 //!     a write of a client to the origin is in flight in r
 //!         ⟹ there was a `Proof` that every member has the bit of r (`Intent`)
-//!     r is cleared ⟹ nothing was in flight in r since a commit of the map
-//!         began, which is durable, as are the origin's writes before it
+//!     r is cleared ⟹ no write was in flight in r since a commit of the map
+//!         began; that commit is durable, as are the origin's writes before it
 //!
-//! **The cost of a bit.** A region's first write waits for a write and a flush
-//! of every pool device. A load that touches ever new regions would pay that for
-//! each group of its writes, so each such wait must be earned by
-//! [`WRITES_PER_BIT`] writes; if it was not, the run of regions that is marked
-//! at once doubles, and shrinks again when it was. After a crash more lines are
-//! dropped then, never fewer.
+//! **The cost of a bit.** A region's first write waits for a write and a flush of every pool
+//! device. A load that touches ever new regions would pay that for each group of its writes. So
+//! each such wait must be earned by [`WRITES_PER_BIT`] writes. After a wait that was not earned,
+//! the run of regions that is marked at once doubles; after one that was, the run shrinks again.
+//! With longer runs more lines are dropped after a crash, never fewer.
 
 use block::{Image, Intent, Proof, Regions};
 use layout::{BITMAP_BITS, Bitmap};
@@ -20,8 +19,8 @@ use std::cell::Cell;
 use std::ops::Range;
 
 const BITS: usize = BITMAP_BITS as usize;
-/// Writes that pay for one wait. With a flush each 32, that is a wait for each
-/// 20 flushes, so under 5% even where a pool's flush costs what an origin's does.
+/// Writes that pay for one wait. With a flush every 32 writes, that is a wait every 20 flushes:
+/// a cost under 5% even where a pool's flush takes as long as an origin's.
 pub(crate) const WRITES_PER_BIT: u32 = 640;
 /// Waits that are free at first.
 const CREDIT_MAX: u32 = 8 * WRITES_PER_BIT;
@@ -34,7 +33,7 @@ pub(crate) struct Table {
     credit: Cell<u32>,
 }
 
-/// The bits under a write: so many from the first one on, around the end.
+/// The bits under a write: a number of bits from the first one on, around the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Bits {
     first: u32,
@@ -48,7 +47,7 @@ impl Bits {
 }
 
 impl Table {
-    /// `regions` of so many blocks, a power of two.
+    /// A table with regions of `region_blocks` blocks, a power of two.
     pub(crate) fn new(region_blocks: u32) -> Table {
         Table {
             intent: Intent::new(BITS),
@@ -66,8 +65,7 @@ impl Table {
         }
     }
 
-    /// A write to `blocks` begins. It may go to the origin once there is a
-    /// [`Table::proof`].
+    /// Begins a write to `blocks`. The write may go to the origin once there is a [`Table::proof`].
     pub(crate) fn begin(&self, volume: u32, blocks: &Range<u64>) -> Bits {
         self.credit.set((self.credit.get() + 1).min(CREDIT_MAX));
         let first = blocks.start >> self.region_shift;
@@ -86,7 +84,7 @@ impl Table {
         bits
     }
 
-    /// That every device knows of a write that has begun.
+    /// Proof that every device has the marks of a write that has begun.
     #[inline]
     pub(crate) fn proof(&self, bits: Bits) -> Option<Proof> {
         self.intent.proof(bits.iter())
@@ -105,7 +103,7 @@ impl Table {
         self.intent.marked().has(bit as usize)
     }
 
-    /// The bitmap to be written now, for which those wait who have begun.
+    /// Returns the bitmap to be written now, for the writes that have begun.
     pub(crate) fn image(&self) -> Image<'_, Regions> {
         match self.credit.get().checked_sub(WRITES_PER_BIT) {
             Some(left) => {
@@ -130,7 +128,7 @@ impl Table {
         self.intent.idle(self.before(ticks))
     }
 
-    /// Clears those of `bits` that are still idle; whether there were any.
+    /// Clears those of `bits` that are still idle. Returns true if there were any.
     pub(crate) fn clear(&self, bits: &[usize], ticks: u32) -> bool {
         self.intent.clear(bits, self.before(ticks)) > 0
     }

@@ -13,7 +13,7 @@ impl<P: Device> Cache<P> {
         self.0.durable.as_ref()
     }
 
-    /// The names and sizes of the volumes whose lines the pool may hold.
+    /// The names and sizes of the volumes that may have lines in the pool.
     pub fn remembered(&self) -> Vec<(String, Sectors)> {
         self.durable().map_or_else(Vec::new, |durable| {
             let pool = durable.superblock.now();
@@ -25,7 +25,7 @@ impl<P: Device> Cache<P> {
         })
     }
 
-    /// The last record of a volume's origin; empty if there is none.
+    /// The last record of a volume's origin; empty if none exists.
     pub fn origin_record(&self, volume: &str) -> Vec<u8> {
         let find = |durable: &Rc<Durable>| {
             let pool = durable.superblock.now();
@@ -52,8 +52,8 @@ impl<P: Device> Cache<P> {
         true
     }
 
-    /// Keeps the lines of a volume that has not been added for when it is, with `sectors`: more
-    /// than it had, of which all that it had is the same. Durable by the next [`Cache::remember`].
+    /// Keeps the lines of a volume until it is added with `sectors`: more than before, with the
+    /// same contents in all earlier sectors. Durable by the next [`Cache::remember`].
     pub fn grow(&self, volume: &str, sectors: Sectors) {
         let Some(durable) = self.durable() else {
             return;
@@ -65,8 +65,8 @@ impl<P: Device> Cache<P> {
         }
     }
 
-    /// Forgets the lines of a volume that has not been added: when it is, it
-    /// has none. O(1); durable by the next [`Cache::remember`].
+    /// Forgets the lines of a volume that has not been added: once added, it has none. O(1);
+    /// durable by the next [`Cache::remember`].
     pub fn forget(&self, volume: &str) {
         let Some(durable) = self.durable() else {
             return;
@@ -82,7 +82,7 @@ impl<P: Device> Cache<P> {
         };
         let core = self.0.clone();
         let writing = async move {
-            // Who holds the lock may be writing them, and has not ended.
+            // The holder of the lock may still be writing them.
             let _held = durable.lock.lock().await;
             if durable.superblock.is_due() {
                 write_superblocks(&core, &durable).await;
@@ -92,8 +92,8 @@ impl<P: Device> Cache<P> {
         self.0.env.spawn.persist(writing).await;
     }
 
-    /// What is suspect under the id `old` of a volume, for a write that failed may land
-    /// there yet, is so under `id` too; known to every member when it returns.
+    /// Makes blocks that are suspect under the id `old` of a volume suspect under `id` too: a
+    /// failed write may land there yet. Every member knows that on return.
     pub(crate) async fn suspect_again(&self, old: u32, id: u32) {
         let Some(durable) = self.durable() else {
             return;
@@ -106,8 +106,8 @@ impl<P: Device> Cache<P> {
         }
     }
 
-    /// Has the next incarnation forget the lines of the volume with this id, or not;
-    /// durable by the next [`Cache::remember`].
+    /// Sets whether the next incarnation forgets the lines of the volume with this id; durable by
+    /// the next [`Cache::remember`].
     pub(crate) fn set_quiesced(&self, id: u32, quiesced: bool) {
         let Some(durable) = self.durable() else {
             return;
@@ -137,10 +137,10 @@ impl Durable {
         });
     }
 
-    /// Gives the volume with the id `old` another, under which it has no lines
-    /// and nothing is kept of its origin. O(1); durable by the next
-    /// [`Cache::remember`]. No write of it may be in flight, or not be durable:
-    /// its bits are found by its id. `None` if there are no more ids.
+    /// Gives the volume with the id `old` another, under which the volume has no lines and no
+    /// record of its origin. O(1); durable by the next [`Cache::remember`]. No write of the volume
+    /// may be in flight, or not be durable: its bits are found by its id. `None` if there are no
+    /// more ids.
     pub(crate) fn renumber(&self, old: u32) -> Option<u32> {
         let id = self.superblock.now().next_volume;
         let is_known = self.superblock.now().volumes.contains_key(&old);

@@ -1,11 +1,10 @@
-//! Reading back what the pool held: the map, the log over it, what the policy
-//! remembers. Clients are served meanwhile, from the origins.
+//! Reading back the contents of the pool: the map, the log over the map, and the policy's hints.
+//! Clients are served meanwhile, from the origins.
 //!
-//! An entry is trusted if its volume is known and its region is marked neither
-//! on the device nor since. One that is not is dropped and logged as dropped,
-//! before which no bit is cleared. So is one that could not be read; and since a log may
-//! seem to end early for the same reason, the first record after a restart ends it
-//! for good.
+//! An entry is trusted if its volume is known and its region is marked neither on the device nor
+//! since. Other entries are dropped and logged as dropped, before any bit is cleared. Unreadable
+//! entries are dropped likewise. Since a log may seem to end early for the same reason, the first
+//! record after a restart ends the old log for good.
 
 use super::Durable;
 use super::hints::read_hints;
@@ -24,10 +23,10 @@ use std::rc::Rc;
 
 /// Blocks of map or log that are read at once.
 const CHUNK_BLOCKS: u64 = 64;
-/// Slots that are put into use at once.
+/// Number of slots that are put to use at once.
 pub(super) const BATCH: usize = 4096;
 
-/// Why a member's map was not trusted.
+/// Reason not to trust a member's map.
 enum Unusable {
     /// The metadata cannot be read.
     Unread(Fault),
@@ -86,8 +85,8 @@ async fn begin_cold<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>, member
     write_superblocks(core, durable).await;
 }
 
-/// Reads map and log; the line of each slot, 0 for none. Validity and checksums
-/// go to their tables, where nobody sees them before the slots are in use.
+/// Reads map and log; returns the line of each slot, 0 for none. Validity and checksums go to their
+/// tables, where they are invisible until the slots are in use.
 async fn load<P: Device>(core: &Rc<Core<P>>, member: &Rc<Member<P>>) -> Result<Vec<u64>, Unusable> {
     let store = member.store.as_ref().expect("a member that is warmed");
     let found = store.found.as_ref().expect("a member that was found");
@@ -110,7 +109,8 @@ async fn load<P: Device>(core: &Rc<Core<P>>, member: &Rc<Member<P>>) -> Result<V
     Ok(keys)
 }
 
-/// Whether the tables at the slots of `member` are its own: after every pause.
+/// Fails if the tables at the slots of `member` are not its own any more; checked after every
+/// pause.
 fn still_here<P: Device>(member: &Member<P>) -> Result<(), Unusable> {
     match member.state.get() {
         DeviceState::Online => Ok(()),
@@ -118,8 +118,8 @@ fn still_here<P: Device>(member: &Member<P>) -> Result<(), Unusable> {
     }
 }
 
-/// Has slots of `member` logged before any bit is cleared: what could not be read of map or
-/// log now may be readable at the next start, and would be trusted then.
+/// Marks slots of `member` to be logged before any bit is cleared. A part of map or log that is
+/// unreadable now may be readable at the next start, and would be trusted then.
 pub(super) fn mark_dirty<P: Device>(core: &Core<P>, member: &Member<P>, slots: Range<usize>) {
     let contents = &mut core.state.borrow_mut().contents;
     for local in slots {
@@ -222,10 +222,10 @@ async fn replay<P: Device>(
     Ok(sequence)
 }
 
-/// A slot that is about to be put into use.
+/// A slot that is about to be put to use.
 struct Line {
     rank: u32,
-    /// Which member it is on.
+    /// The member with the line.
     at: usize,
     slot: u32,
     heat: Heat,
@@ -282,7 +282,8 @@ async fn adopt<P: Device>(core: &Rc<Core<P>>, durable: &Durable) {
     }
 }
 
-/// Gives a slot that was put into use its line, if that is trusted; whether it has one.
+/// Gives a slot that was put to use its line, if the line is trusted. Returns true if the slot has
+/// one.
 pub(super) fn adopt_line<P: Device>(
     core: &Core<P>,
     state: &mut State<P>,

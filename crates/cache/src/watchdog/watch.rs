@@ -9,7 +9,7 @@ use std::task::Poll;
 /// The period in which policies get the time.
 const POLICY_TICK: Nanos = Nanos::from_secs(1);
 
-/// Watches over `core` until it is gone.
+/// Watches over `core` until the cache is gone.
 pub(crate) async fn watch<P: Device>(core: Weak<Core<P>>, timer: Timer, period: Nanos) {
     let mut policy_ticked = timer.now();
     loop {

@@ -7,8 +7,8 @@ use block::{Device, IoError, IoResult};
 use std::rc::Rc;
 
 impl Writes {
-    /// Flushes the origin; what had ended before is durable then. Carried through
-    /// once polled, since a failure is met once only.
+    /// Flushes the origin; earlier writes that had ended are durable then. Carried through once
+    /// polled, since a failure is reported only once.
     pub(crate) async fn flush<P: Device>(self: &Rc<Self>, core: &Rc<Core<P>>) -> IoResult {
         let (this, core) = (self.clone(), core.clone());
         let spawn = core.env.spawn.clone();
@@ -24,13 +24,12 @@ impl Writes {
         spawn.persist(flush).await
     }
 
-    /// As [`Writes::flush`], for the volume's user, who gets all failures.
+    /// As [`Writes::flush`], for the volume's user, to whom all failures are reported.
     pub(crate) async fn flush_for_user<P: Device>(self: &Rc<Self>, core: &Rc<Core<P>>) -> IoResult {
         self.errors.report_to(&self.user, self.flush(core)).await
     }
 
-    /// As [`Writes::flush`], for who is about to take a snapshot of the origin, in which
-    /// what was lost would be missing.
+    /// As [`Writes::flush`], for a snapshot of the origin, in which lost writes would be missing.
     pub(crate) async fn flush_for_back_end<P: Device>(
         self: &Rc<Self>,
         core: &Rc<Core<P>>,

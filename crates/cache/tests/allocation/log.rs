@@ -1,4 +1,4 @@
-//! What a block that a log owes costs in memory.
+//! The memory of a dirty block of a log.
 
 use super::{LIVE_BYTES, Still, Zeroes, finish, zeroes};
 use block::{BoxDevice, Device, Env, Fua, Lba, Nanos, Pool};
@@ -17,7 +17,7 @@ impl Members for Unharmed {
 
 /// Blocks of the volume, of which 256 are a MiB: 64 GiB.
 const VOLUME: u64 = 16 << 20;
-/// MiB of each device of the log. Each write takes two blocks of it.
+/// MiB of each device of the log. Each write takes two of its blocks.
 const SEGMENTS: u32 = 16 << 10;
 const WRITES: u64 = 1_000_000;
 
@@ -64,7 +64,7 @@ fn log(still: &Rc<Still>, pool: &Pool) -> WriteBack<Zeroes> {
     log
 }
 
-/// Bytes that are live for each block that is owed, once all of `blocks` were written.
+/// Returns the live bytes for each dirty block, once all of `blocks` were written.
 fn bytes_a_block(blocks: impl Iterator<Item = u64>) -> f64 {
     let (still, pool) = (Rc::new(Still::default()), Pool::new(16 << 20));
     let log = log(&still, &pool);

@@ -1,4 +1,4 @@
-//! What a hit, a pool and a log cost in memory, counted by the allocator.
+//! The memory of a hit, a pool and a log, counted by the allocator.
 
 mod log;
 

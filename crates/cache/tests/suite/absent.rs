@@ -1,5 +1,5 @@
-//! Devices that fall silent or fail while their pool is opened: the pool opens without
-//! them, and does not trust them when they are back.
+//! Devices that stop answering or fail while their pool is opened: the pool opens without them, and
+//! does not trust them after their return.
 
 use crate::place::{LINE, Place, Rig};
 use block::{Device, Extent, Kind, Lba, Sectors};
@@ -28,7 +28,7 @@ async fn end(rig: &Rig) {
     rig.cache.close().await;
 }
 
-/// What befalls the first device from now on.
+/// Applies `effect` to the first device from now on.
 fn befalls(place: &mut Place, ops: Ops, effect: Effect) {
     befalls_when(place, ops, None, When::Always, effect);
 }
@@ -48,7 +48,7 @@ fn befalls_when(place: &mut Place, ops: Ops, within: Option<Extent>, when: When,
     place.sim.world_mut().set_plan(plan).unwrap();
 }
 
-/// The pool serves without its first device, and does not trust it afterwards.
+/// The pool serves without its first device, and does not trust the device afterwards.
 fn goes_on_without(mut place: Place, is_opened: bool) {
     run(&mut place, move |rig| async move {
         let (here, absent) = (&rig.opened.devices, &rig.opened.absent);

@@ -1,4 +1,4 @@
-//! A cache on simulated disks: one origin, a pool, and what tests ask of them.
+//! A cache on simulated disks: one origin, a pool, and requests for tests.
 
 use block::{
     BoxDevice, Buf, Device, Env, Extent, Fua, Geometry, IoResult, Lba, Nanos, SECTOR_BYTES,
@@ -16,7 +16,7 @@ pub type Leaf = Disk<SimDriver>;
 pub const ORIGIN_TIME: Nanos = Nanos::from_millis(5);
 pub const POOL_TIME: Nanos = Nanos::from_micros(100);
 
-/// What a test's world is made of.
+/// The setup of a test's world.
 #[derive(Clone)]
 pub struct Setup {
     pub seed: u64,
@@ -63,7 +63,7 @@ fn disk(name: &str, sectors: Sectors, block: Sectors, time: Nanos) -> DiskSpec {
     spec
 }
 
-/// Runs `test` on one shard in a world made as `setup` says; returns the world.
+/// Runs `test` on one shard in a world by `setup`; returns the world.
 pub fn run<F>(setup: Setup, test: impl Fn(Rig) -> F + 'static) -> Sim
 where
     F: Future<Output = ()> + 'static,
@@ -165,7 +165,7 @@ impl Rig {
         self.volume.write(Lba(at), buf.share(), Fua::No).await
     }
 
-    /// How long `work` takes.
+    /// Measures the time of `work`.
     pub async fn timed<T>(&self, work: impl Future<Output = T>) -> (T, Nanos) {
         let start = self.env.timer.now();
         let output = work.await;

@@ -1,4 +1,4 @@
-//! What a pool holds comes back, and nothing that is stale does.
+//! The contents of a pool come back, and no stale block does.
 
 use crate::place::{LINE, Place, cut_off};
 use block::Device;

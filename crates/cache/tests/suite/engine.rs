@@ -1,4 +1,4 @@
-//! The engine on healthy disks: what hits, what is promoted, what stays.
+//! The engine on healthy disks: hits, promotions, and lines that stay.
 
 use crate::common::{ORIGIN_TIME, POOL_TIME, Setup, extent, run};
 use block::{Device, Fua, Kind, Lba, Nanos, Sectors};
@@ -156,7 +156,7 @@ fn a_write_given_up_by_its_caller_keeps_its_blocks_out_of_the_pool() {
                 .await
                 .is_none()
         );
-        // Old bytes may come back while the write is under way, but not stay.
+        // Old bytes may come back while the write is in flight, but not stay.
         rig.read(0, 8).await.unwrap();
         rig.cache.settle().await;
         rig.expect(0, 8, 9).await;
@@ -171,8 +171,8 @@ fn a_write_across_a_promotion_leaves_nothing_stale() {
             rig.write(0, 128, 1).await.unwrap();
             let write = async {
                 rig.env.timer.sleep(Nanos::from_micros(delay_us)).await;
-                // A part of a block: the client's lock does not keep it from
-                // a read of the block's other sectors.
+                // A part of a block: the client's lock does not keep this write from a read of the
+                // block's other sectors.
                 rig.write(3, 1, 2).await.unwrap();
             };
             join(rig.expect(8, 120, 1), write).await;
@@ -273,7 +273,7 @@ fn the_budget_bounds_promotions_and_hits_do_not_wait_for_them() {
             }
             rig.cache.settle().await;
             let bytes = rig.count(Counter::BlocksPromoted) * 4096;
-            // One second of reads, and the second's worth that it starts with.
+            // One second of reads, and the allowance of one second at the start.
             assert!(
                 (1 << 20..=(2 << 20) + (1 << 17)).contains(&bytes),
                 "{bytes}"
@@ -292,7 +292,7 @@ fn volumes_share_a_pool_and_do_not_mix() {
             sectors: Some(Sectors::from_mib(1)),
             mode: Mode::WriteThrough,
         };
-        // The same disk stands in for another origin; nobody writes it here.
+        // The same disk represents another origin, without a writer here.
         let other = rig
             .cache
             .add_volume(config, block::BoxDevice::new(disk))

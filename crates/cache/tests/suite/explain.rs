@@ -1,4 +1,4 @@
-//! The cache says why a line is where it is.
+//! The cache explains the place of a line.
 
 use crate::common::{Leaf, Rig, Setup, run};
 use block::{Device, Extent, Fua, Lba, Nanos, Sectors};

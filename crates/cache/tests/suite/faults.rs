@@ -137,7 +137,7 @@ fn a_hit_that_hangs_is_served_by_the_origin_within_the_limit() {
             "{time}"
         );
         assert_eq!(rig.count(Counter::HitsLate), 1);
-        // A large request whose parts come from both sides is assembled.
+        // A large request with parts from both sides is assembled.
         rig.volume.set_mode(Mode::WriteAround);
         rig.write(256, 256, 6).await.unwrap();
         rig.expect(0, 512, 6).await;
@@ -174,8 +174,8 @@ fn a_pool_write_that_hangs_keeps_no_client_waiting() {
     });
 }
 
-/// The first write's bytes come to the pool after they were answered, the second's are under way
-/// when a third write overtakes them.
+/// The first write's bytes come to the pool after their answer; the second's are in flight when a
+/// third write overtakes them.
 #[test]
 fn what_the_pool_has_later_than_the_origin_is_a_hit_unless_it_was_overtaken() {
     run(Setup::default(), |rig| async move {
@@ -246,7 +246,7 @@ impl<D: Device> Device for Queued<D> {
     }
 }
 
-/// A cache of its own on the first disk as [`Queued`], and a volume in it.
+/// A cache of its own on the first disk as [`Queued`], and a volume of that cache.
 fn queued(rig: &Rig, is_one_queue: bool) -> (Cache<BoxDevice>, Volume<BoxDevice>) {
     let policy = policy::registry::build("lru", 0, 1).expect("registered");
     let cache = Cache::new(Config::default(), policy, rig.env.clone()).unwrap();
@@ -289,7 +289,7 @@ fn a_sound_device_slower_than_promotions_gets_fewer_and_stays() {
         assert_eq!(cache.devices()[0].state, DeviceState::Online);
         let count = |counter| cache.counters().get(counter);
         assert!(count(Counter::RejectedInFlight) > 0);
-        // It can take 50 a second, and is kept busy.
+        // The device can take 50 a second, and is kept busy.
         assert!(
             count(Counter::Promotions) > 1200,
             "{}",
@@ -300,8 +300,8 @@ fn a_sound_device_slower_than_promotions_gets_fewer_and_stays() {
     });
 }
 
-/// It is idle and holds what is asked for, when much that it does not hold is asked for at once: hits
-/// wait behind the promotions.
+/// An idle device with the requested lines, while many other lines are requested at once: hits wait
+/// behind the promotions.
 #[test]
 fn a_sound_device_whose_hits_wait_behind_promotions_stays() {
     run(Setup::default(), |rig| async move {
@@ -317,7 +317,7 @@ fn a_sound_device_whose_hits_wait_behind_promotions_stays() {
         let end = rig.env.timer.now() + Nanos::from_secs(30);
         let reader = async |number: u64| {
             for step in 0.. {
-                // Of four lines three are there; the others are none next to the one before.
+                // Of four lines three are cached; the fourth is never next to the one before.
                 let line = match step % 4 {
                     0 => 32 + (number * 64 + step * 37) % 900,
                     _ => (number + step) % 32,

@@ -1,5 +1,5 @@
-//! An origin that forgets what was not flushed when it is restarted, and says so
-//! to one flush only: as an NBD server is seen through its client.
+//! An origin that forgets unflushed writes when it is restarted, and reports that to one flush
+//! only: as an NBD server is seen through its client.
 
 use block::{
     BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Pool,
@@ -20,7 +20,7 @@ pub struct Forgetful(Rc<Inner>);
 struct Inner {
     below: BoxDevice,
     pool: Pool,
-    /// By block of 4 KiB.
+    /// Unflushed writes, by block of 4 KiB.
     volatile: RefCell<BTreeMap<u64, Vec<u8>>>,
     to_report: Cell<bool>,
     flushes: Cell<u64>,
@@ -46,7 +46,7 @@ impl Forgetful {
         hold
     }
 
-    /// It is restarted.
+    /// Restarts the origin.
     pub fn restart(&self) {
         let lost = std::mem::take(&mut *self.0.volatile.borrow_mut());
         self.0
@@ -111,7 +111,7 @@ impl Device for Forgetful {
         let result = match self.0.to_report.take() {
             false => self.settle().await,
             true => {
-                // It takes its time to say so.
+                // The origin takes its time to report that.
                 self.0.below.flush().await.unwrap();
                 Err(IoError::new(Kind::Gone, "writes may not be durable"))
             }

@@ -1,9 +1,10 @@
-//! A pool that version 1 of the format wrote is opened, loses no line but those whose room the
-//! table areas take, and then remembers more volumes than it could.
+//! A pool that version 1 of the format wrote is opened. It loses no line but those in the place of
+//! the table areas, and then remembers more volumes than before.
 //!
-//! `former/pool` and `former/witness` are what version 1 left of [`Place`]'s devices: the volumes `volume` and
-//! `other`, and all 124 lines in use, of which each has one byte: the number of the line and one.
-//! The pool was closed in order, with a checkpoint, and records in its log after it.
+//! `former/pool` and `former/witness` are the contents of [`Place`]'s devices from version 1: the
+//! volumes `volume` and `other`, and all 124 lines in use. Each line has one byte: the number of
+//! the line and one. The pool was closed in order, with a checkpoint, and records in its log after
+//! that.
 
 use crate::place::{LINE, Place, Rig, cut_off};
 use block::{Lba, Sectors};
@@ -12,11 +13,11 @@ use sim::Outcome;
 
 const POOL: &[u8] = include_bytes!("former/pool");
 const WITNESS: &[u8] = include_bytes!("former/witness");
-/// Lines that it had, and those that the table areas leave.
+/// Lines before, and lines beside the table areas.
 const LINES: [u64; 2] = [124, 122];
 const ORIGIN_LINES: u64 = 140;
 
-/// Bytes as they are, and runs of one byte, in turn: each with its length before it.
+/// Unpacks literal bytes and runs of one byte, in turn, each with its length before it.
 fn unpacked(mut packed: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     while !packed.is_empty() {
@@ -41,7 +42,7 @@ fn former(seed: u64) -> Place {
     place
 }
 
-/// How many lines came back.
+/// Returns the number of lines that came back.
 async fn warm(rig: &Rig) -> u64 {
     let found = rig.opened.devices[0].found;
     assert!(matches!(found, Found::Lines { .. }), "{found:?}");

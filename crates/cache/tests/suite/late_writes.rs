@@ -5,7 +5,7 @@ use block::{Device, Extent, Fua, Kind, Lba, Nanos, Sectors};
 use cache::{Counter, DeviceState, Mode, PoolDevice};
 use sim::{Effect, Ops, Outcome, Plan, Rule, When};
 
-/// When a failed write lands.
+/// Time until a failed write lands.
 const LATE: Nanos = Nanos::from_millis(2000);
 
 /// The first write of `within` on a disk fails, and lands later.
@@ -23,8 +23,8 @@ async fn write(rig: &Rig, at: u64, byte: u8) -> block::IoResult {
     rig.volume.write(Lba(at), buf.share(), Fua::No).await
 }
 
-/// A first write of the origin's first line that lands later, `meanwhile`, a crash
-/// after it has landed, and what is served then.
+/// A first write of the origin's first line that lands later, `meanwhile`, a crash after it has
+/// landed, and the bytes served then.
 fn origin_late<F>(seed: u64, meanwhile: impl Fn(Rig) -> F + 'static)
 where
     F: Future<Output = Rig>,
@@ -46,7 +46,7 @@ where
             let error = write(&rig, 0, 7).await.unwrap_err();
             assert_eq!(error.kind(), Kind::Timeout);
             let rig = meanwhile(rig).await;
-            // Promoted before it lands, and in the map once no bit is left to clear.
+            // Promoted before the write lands, and in the map once no bit is left to clear.
             rig.expect(0, 8, 0).await;
             rig.cache.settle().await;
             rig.sleep(400).await;
@@ -85,8 +85,8 @@ fn it_stays_suspect_under_the_id_that_an_invalidated_volume_gets() {
     });
 }
 
-/// A write of a bitmap that fails ejects its device. When the device is back, as a new one, it
-/// lands where the bitmap is that was written since.
+/// A failed write of a bitmap ejects its device. When the device is back, as a new one, that write
+/// lands in the place of the bitmap that was written since.
 #[test]
 fn a_bitmap_that_lands_late_on_a_device_that_is_back_undoes_none() {
     let region = u64::from(8 * 1024u32);

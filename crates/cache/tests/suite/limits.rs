@@ -1,4 +1,4 @@
-//! What a pool's metadata has no room for is refused, and the pool goes on.
+//! Volumes that a pool's metadata has no room for are refused, and the pool goes on.
 
 use crate::place::{LINE, Place};
 use block::{BoxDevice, Kind};
@@ -15,7 +15,7 @@ fn a_device_more_than_superblocks_have_room_for_is_refused() {
         let error = rig.cache.join(device(), 99).await.unwrap_err();
         assert_eq!(error.kind(), Kind::Invalid);
         assert!(error.to_string().contains("at most 16 devices"), "{error}");
-        // It has been left alone, and there is room for it once another is gone.
+        // The volume has been left alone, and there is room for it once another is gone.
         rig.fill().await;
         let gone = rig.opened.devices[3].id;
         rig.cache.remove_device(gone).await.unwrap();
@@ -59,7 +59,7 @@ fn a_volume_that_cannot_be_remembered_is_refused() {
     assert_eq!(outcome, Outcome::Done);
 }
 
-/// The longest name is found again as it was.
+/// The longest name is found again unchanged.
 #[test]
 fn a_volume_with_the_longest_name_comes_back_warm() {
     let mut place = Place::new(1, 1);

@@ -1,4 +1,5 @@
-//! An origin that lost acknowledged writes: which flushes fail, and what may still be a hit.
+//! An origin that lost acknowledged writes: the flushes that fail, and the lines that may still be
+//! hits.
 
 use crate::forgetful::Forgetful;
 use crate::place::{LINE, Leaf, Place, Rig, cut_off};
@@ -113,7 +114,7 @@ fn no_hit_serves_what_the_origin_lost() {
         san.lose(3).await;
         san.volume.flush().await.unwrap_err();
         san.expect(0, 2).await;
-        // What is durable is not given up.
+        // Durable lines are not given up.
         let hits = san.rig.count(Counter::ReadsHit);
         san.expect(FAR, 1).await;
         assert_eq!(san.rig.count(Counter::ReadsHit), hits + 1);
@@ -167,7 +168,7 @@ fn a_loss_that_a_durable_write_met_is_reported_to_the_next_flush() {
 fn a_loss_met_by_a_flush_that_was_given_up_is_reported_to_the_next() {
     run(5, |san| async move {
         san.lose(3).await;
-        // It waits for a disk of 2 ms when its caller gives up.
+        // The flush waits for a disk of 2 ms when its caller gives up.
         let flush = san.volume.flush();
         let given_up = san.rig.env.timer.timeout(Nanos::from_micros(10), flush);
         assert!(given_up.await.is_none());
@@ -179,7 +180,7 @@ fn a_loss_met_by_a_flush_that_was_given_up_is_reported_to_the_next() {
     });
 }
 
-/// Its origin had it before the loss, and answered later.
+/// The origin had the write before the loss, and answered later.
 #[test]
 fn a_write_that_is_acknowledged_after_a_loss_was_reported_fails_the_next_flush_too() {
     run(8, |san| async move {
@@ -206,7 +207,8 @@ fn a_write_that_is_acknowledged_after_a_loss_was_reported_fails_the_next_flush_t
     });
 }
 
-/// Its pool has the lost bytes under way, when the origin forgets them and when it says so.
+/// The pool has the lost bytes in flight when the origin forgets them, and when the origin reports
+/// that.
 #[test]
 fn what_a_slow_pool_device_gets_of_a_lost_write_is_no_hit() {
     for (seed, between) in [(9, 0), (10, 20)] {
@@ -238,7 +240,7 @@ fn a_flush_covers_only_the_writes_that_ended_before_it() {
         san.volume.flush().await.unwrap_err();
         san.volume.flush().await.unwrap();
         san.rig.sleep(400).await;
-        // A flush that takes long, and a write that ends while it runs.
+        // A slow flush, and a write that ends meanwhile.
         san.write(0, 5, Fua::No).await.unwrap();
         let (timer, flushes) = (&san.rig.env.timer, san.origin.flushes());
         let flush = async {

@@ -1,4 +1,4 @@
-//! Clients that use all the memory they may, and a pool device that never answers.
+//! Clients that use all of their memory, and a pool device that never answers.
 
 use block::{
     BoxDevice, Device, Fua, Gate, Geometry, Nanos, PAGE_BYTES, SECTOR_BYTES, Sectors, ShardId,
@@ -92,7 +92,7 @@ fn hang(first: u64, len: usize, step: u64, count: u64) -> (usize, usize) {
     over.recv().unwrap()
 }
 
-/// What nbd charges a read for: its covering pages, rounded up.
+/// The charge of nbd for a read: its covering pages, rounded up.
 fn charge(first: u64, len: usize) -> usize {
     let pages = (first % PAGE_BYTES as u64) as usize + len;
     pages.div_ceil(PAGE_BYTES).next_power_of_two() * PAGE_BYTES
@@ -119,7 +119,7 @@ fn all_that_clients_may_use_comes_back_from_a_pool_that_hangs() {
         let (over, kept) = hang(first, len, step, count);
         let name = format!("{count} reads of {len} bytes from {first}: {over} over, {kept} kept");
         assert!(kept >= (MEMORY / 2).min(count as usize * len), "{name}");
-        // Off the blocks, the part that was asked for is a buffer of its own.
+        // Off the blocks, the requested part is a buffer of its own.
         let on_blocks = first % page == 0;
         assert!(over <= if on_blocks { 0 } else { kept }, "{name}");
     }

@@ -16,7 +16,7 @@ pub type Leaf = Disk<SimDriver>;
 
 pub const LINE: u64 = 128;
 
-/// A world that outlives what runs in it: an origin, a pool, a witness.
+/// A world that outlives its runs: an origin, a pool, a witness.
 pub struct Place {
     pub sim: Sim,
     pub origin: TargetId,
@@ -26,7 +26,7 @@ pub struct Place {
     pub period_ms: u64,
 }
 
-/// One run of a cache in that world.
+/// A run of a cache in that world.
 pub struct Rig {
     pub env: Env,
     pub local: Local<SimDriver>,
@@ -74,7 +74,7 @@ impl Place {
         place
     }
 
-    /// Cuts the power so many steps of the world from now.
+    /// Cuts the power after `steps` steps of the world.
     pub fn cut_after(&mut self, steps: u64) {
         let cut = PowerCut {
             domain: None,
@@ -87,7 +87,7 @@ impl Place {
         self.sim.world_mut().set_plan(plan).unwrap();
     }
 
-    /// What a disk holds durably.
+    /// Returns the durable contents of a disk.
     pub fn image(&self, disk: TargetId) -> Vec<u8> {
         let world = self.sim.world();
         let bytes = world.geometry(disk).unwrap().sectors.bytes();
@@ -96,7 +96,7 @@ impl Place {
         image
     }
 
-    /// Writes `bytes` to a disk at `at`, while nothing runs on it.
+    /// Writes `bytes` to a disk at `at`, between runs.
     pub fn patch(&mut self, disk: TargetId, at: Lba, bytes: Vec<u8>) {
         let bytes = Rc::new(bytes);
         let outcome = self.sim.drive(1, move |_, driver| {
@@ -118,8 +118,7 @@ impl Place {
         assert_eq!(outcome, Outcome::Done);
     }
 
-    /// Runs `test` over the pool's devices that `with` names. Power is cut where
-    /// the test cuts it.
+    /// Runs `test` over the pool's devices that `with` names. The test cuts the power.
     pub fn run<F>(&mut self, with: &[usize], test: impl Fn(Rig) -> F + 'static) -> Outcome
     where
         F: Future<Output = ()> + 'static,
@@ -231,7 +230,7 @@ impl Rig {
         self.cache.add_volume(config, below).unwrap()
     }
 
-    /// What the first line of a volume holds.
+    /// Returns the contents of the first line of a volume.
     pub async fn first(&self, volume: &Volume<Leaf>) -> u8 {
         let (buf, result) = volume.read(Lba(0), self.buf(LINE).await).await;
         result.unwrap();
@@ -239,7 +238,7 @@ impl Rig {
         buf[0]
     }
 
-    /// Everything on the volume is the content of the origin.
+    /// Checks that the whole volume has the content of the origin.
     pub async fn agrees(&self) {
         let origin = self.local.disk(self.origin).unwrap();
         for at in (0..64 * 2048).step_by(1024) {

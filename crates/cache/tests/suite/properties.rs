@@ -1,4 +1,4 @@
-//! Any sequence of requests reads back what it wrote, whatever the shape.
+//! Any sequence of requests reads back its own writes, in every shape.
 
 use crate::common::{Setup, extent, run};
 use block::{Device, Fua, Lba, Sectors};

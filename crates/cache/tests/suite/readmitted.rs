@@ -1,4 +1,4 @@
-//! A pool device that was late is gone round, and comes back with the lines that are right.
+//! A pool device that was late is bypassed, and comes back with the lines that are right.
 
 use crate::place::{LINE, Place, Rig, cut_off};
 use block::{Kind, Nanos};
@@ -15,8 +15,8 @@ fn state(rig: &Rig, at: usize) -> DeviceState {
 /// A line that is not among them: a region that is written first after a pause.
 const ELSEWHERE: u64 = 300;
 
-/// The device `at` answers nothing until it has been ejected for that: it does not get the bitmap
-/// that a write waits for.
+/// Makes the device `at` answer nothing until the cache ejects it for that: a write waits for its
+/// bitmap.
 async fn late(rig: &Rig, at: usize) {
     rig.sleep(200).await;
     rig.control.hang(rig.pool[at]);
@@ -24,7 +24,7 @@ async fn late(rig: &Rig, at: usize) {
     assert_eq!(state(rig, at), DeviceState::Ejected(Fault::Late));
 }
 
-/// Takes the device `at` back, once it answers.
+/// Takes the device `at` back, once the device answers.
 async fn back(rig: &Rig, at: usize) -> u64 {
     rig.control.release(rig.pool[at]);
     rig.sleep(10).await;
@@ -106,7 +106,8 @@ fn one_that_does_not_answer_stays_out_and_may_be_tried_again() {
         rig.fill().await;
         late(&rig, 0).await;
         let id = rig.cache.devices()[0].id;
-        // What it was asked for may land later: that counts, whatever it answers besides.
+        // Earlier requests to the device may land later: that counts, whatever the device answers
+        // besides.
         let refused = rig.cache.readmit(id).await.unwrap_err();
         assert_eq!(refused.kind(), Kind::Timeout, "{refused}");
         let why = refused.to_string();
@@ -114,7 +115,7 @@ fn one_that_does_not_answer_stays_out_and_may_be_tried_again() {
         rig.control.release(rig.pool[0]);
         rig.sleep(10).await;
         rig.control.hang(rig.pool[0]);
-        // It answered all, and is silent again.
+        // The device answered all, and is unresponsive again.
         let refused = rig.cache.readmit(id).await.unwrap_err();
         assert_eq!(refused.kind(), Kind::Timeout, "{refused}");
         let why = refused.to_string();
@@ -147,7 +148,7 @@ fn it_may_be_late_again_and_again() {
     assert_eq!(ended, Outcome::Done);
 }
 
-/// Power cuts at moments all along a return: what is found then is what the origin has.
+/// Power cuts at moments all along a return: the bytes served then are the origin's.
 #[test]
 fn a_cut_at_any_moment_of_a_return_leaves_nothing_stale() {
     let mut found = 0;

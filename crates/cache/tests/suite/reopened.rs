@@ -1,6 +1,6 @@
-//! A pool that is opened again after something happened that a single run does not
-//! see: an older image, an origin that was somebody else's, ids and sizes that changed,
-//! a member that did not take what the others did.
+//! A pool that is opened again after an event that a single run does not see. Such events are an
+//! older image, an origin that was left to others, changed ids and sizes, and a member that lacks
+//! writes of the others.
 
 use crate::place::{LINE, Place, Rig, cut_off};
 use block::{Device, Extent, Fua, Kind, Lba, Nanos, Sectors, TargetId};
@@ -8,7 +8,7 @@ use cache::{Counter, Found, Mode};
 use layout::Plan as Areas;
 use sim::{Effect, Ops, Outcome, Plan, Rule, When};
 
-/// Where the metadata of a pool's device is.
+/// Places of the metadata on a pool's device.
 fn areas() -> Areas {
     Areas::new(Sectors::from_mib(8), LINE as u32 / 8).unwrap()
 }
@@ -82,7 +82,7 @@ fn a_device_restored_from_an_older_image_is_not_trusted() {
     }
 }
 
-/// Of two incarnations one was cut short, and what it left is put back after the other.
+/// Of two incarnations one was cut short, and its state is put back after the other.
 #[test]
 fn no_two_incarnations_give_their_superblocks_one_sequence_number() {
     let mut cut_short = 0;
@@ -145,7 +145,7 @@ fn what_was_cached_of_a_volume_that_ended_quiesced_is_forgotten() {
             rig.cache.settle().await;
             end(&rig).await;
         });
-        // It is no longer quiesced.
+        // The volume is no longer quiesced.
         done(&mut place, &[0], |rig| async move {
             assert!(rig.opened.quiesced.is_empty());
             rig.cache.warmed().await;
@@ -257,7 +257,7 @@ fn slow(disk: TargetId, within: Extent, ms: u64) -> Rule {
 
 #[test]
 fn the_log_names_no_id_that_the_superblocks_have_not_given() {
-    // What is being written when the power goes may be there or not.
+    // A write in flight at the power cut may be there or not.
     for seed in 0..8 {
         let mut place = Place::new(seed, 2);
         let (pool, other) = (place.pool[0], place.pool[1]);
@@ -274,7 +274,7 @@ fn the_log_names_no_id_that_the_superblocks_have_not_given() {
         place.sim.world_mut().set_plan(plan).unwrap();
         cut(&mut place, &[0], async |rig: Rig| {
             rig.cache.warmed().await;
-            // The id changes; the superblock that says so is on its way when a line is logged.
+            // The id changes; the superblock with that change is in flight when a line is logged.
             let forget = rig.volume.invalidate();
             let read = async {
                 rig.sleep(100).await;
@@ -379,7 +379,7 @@ fn a_member_that_failed_to_take_its_superblock_is_lost_to_the_pool() {
                 superblock.lba(Lba::ZERO, 0),
                 Sectors(superblock.blocks * 8),
             )),
-            // The opening writes it once.
+            // The opening writes the block once.
             when: When::Nth(2),
             effect: Effect::Fail(Kind::Gone),
         };
@@ -437,7 +437,7 @@ fn a_bitmap_that_a_member_failed_to_take_is_not_taken() {
         rig.cache.warmed().await;
         let mut buf = rig.buf(LINE).await;
         buf.fill(5);
-        // Nobody knows yet that the member is lost: it waits.
+        // The loss of the member is not known yet: the write waits.
         let write = rig.volume.write(Lba(0), buf.share(), Fua::Yes);
         let limit = Nanos::from_millis(300);
         let written = rig.env.timer.timeout(limit, write).await;

@@ -91,7 +91,7 @@ fn a_read_that_began_before_an_invalidation_is_not_kept() {
         };
         let read = async {
             rig.env.timer.sleep(Nanos(2000)).await;
-            // It may return either: the origin is being replaced.
+            // The read may return either: the origin is being replaced.
             rig.read(0, 8).await.unwrap();
         };
         join(change, read).await;

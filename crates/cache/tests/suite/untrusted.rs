@@ -1,4 +1,4 @@
-//! What is found on a pool's devices and must not be trusted, or not be needed.
+//! Contents of a pool's devices that must not be trusted, or not be needed.
 
 use crate::place::{LINE, Place, Rig, cut_off};
 use block::{Device, Extent, Fua, Kind, Lba, Nanos, Sectors};
@@ -34,7 +34,7 @@ fn a_device_that_missed_writes_is_not_trusted() {
                 cut_off(&mut place, outcome);
             }
             let first = place.pool[0];
-            // It comes back, alone or with the others.
+            // The device comes back, alone or with the others.
             place.sim.world().control().revive(first);
             let again = place.run(&away, |rig| async move {
                 let found = rig.opened.devices[0].found;
@@ -67,7 +67,7 @@ fn a_device_left_out_of_a_run_is_not_trusted() {
 #[test]
 fn a_power_cut_at_any_moment_of_the_first_opening_leaves_a_pool_that_opens() {
     let mut cuts = 0;
-    // What a write that is cut off leaves differs from seed to seed.
+    // The remains of a write that is cut off differ from seed to seed.
     for (step, seed) in (1..200).flat_map(|step| (0..16).map(move |seed| (step, seed))) {
         let mut place = Place::new(step * 16 + seed, 2);
         place.cut_after(step);
@@ -85,10 +85,10 @@ fn a_power_cut_at_any_moment_of_the_first_opening_leaves_a_pool_that_opens() {
     assert!((10..199).contains(&cuts), "{cuts}");
 }
 
-/// Whoever puts it in waits, but no client does.
+/// The operator who adds the device waits, but no client does.
 #[test]
 fn a_device_that_falls_silent_while_it_joins_holds_up_nobody() {
-    // Each of the operations that put it in may be the last to be answered.
+    // Each of the operations that add the device may be the last to be answered.
     for answered in 0..20 {
         let mut place = Place::new(1, 2);
         let disk = place.pool[1];
@@ -124,8 +124,8 @@ fn a_device_that_falls_silent_while_it_joins_holds_up_nobody() {
 }
 
 /// A power cut in the writing of a superblock leaves one of its copies torn. Another one in the
-/// next incarnation must not tear the other: it forgets a volume that was quiesced, so that
-/// what it writes is another table.
+/// next incarnation must not tear the other. That incarnation forgets a volume that was quiesced,
+/// so that it writes another table.
 #[test]
 fn a_power_cut_while_one_copy_of_a_superblock_is_torn_leaves_the_other() {
     let plan = layout::Plan::new(Sectors::from_mib(8), (LINE / 8) as u32).unwrap();
@@ -137,7 +137,7 @@ fn a_power_cut_while_one_copy_of_a_superblock_is_torn_leaves_the_other() {
     };
     for torn in 0..4 {
         let mut cuts = 0;
-        // What a write that is cut off leaves differs from seed to seed.
+        // The remains of a write that is cut off differ from seed to seed.
         for (step, seed) in (1..60).flat_map(|step| (0..4).map(move |seed| (step, seed))) {
             let mut place = Place::new(step * 4 + seed, 1);
             let filled = place.run(&[0], |rig| async move {
@@ -174,7 +174,7 @@ fn a_power_cut_while_one_copy_of_a_superblock_is_torn_leaves_the_other() {
     }
 }
 
-/// Superblocks have no room for so many volumes: the rest of them is in the table areas.
+/// Superblocks have no room for these volumes: the rest of them is in the table areas.
 #[test]
 fn a_power_cut_amid_the_writing_of_many_volumes_leaves_the_old_or_the_new() {
     const VOLUMES: u32 = 40;
@@ -200,7 +200,7 @@ fn a_power_cut_amid_the_writing_of_many_volumes_leaves_the_old_or_the_new() {
         let outcome = place.run(&[0], move |rig| async move {
             record(&rig, 2);
             rig.cache.remember().await;
-            // What is not durable by now is lost.
+            // Writes that are not durable by now are lost.
             rig.cut();
         });
         assert_eq!(outcome, Outcome::PowerCut);
@@ -301,7 +301,7 @@ fn a_device_of_incarnations_that_were_cut_short_is_not_trusted() {
         rig.write(0, LINE, 3).await;
         rig.volume.close().await;
         rig.cache.close().await;
-        // Openings with it alone raised its epoch, and never came to the witness.
+        // Openings with this device alone raised its epoch, and never came to the witness.
         let device = rig.local.disk(disk).unwrap();
         let sectors = layout::SUPERBLOCK_BLOCKS * layout::BLOCK_SECTORS;
         let (buf, result) = device.read(Lba(0), rig.buf(sectors).await).await;
@@ -324,7 +324,7 @@ fn a_device_of_incarnations_that_were_cut_short_is_not_trusted() {
     assert_eq!(again, Outcome::Done);
 }
 
-/// A device that is reinitialised has lost its bitmap before it gets another superblock.
+/// A device that is reinitialised has lost its bitmap before its next superblock is written.
 #[test]
 fn a_power_cut_while_a_device_is_initialised_leaves_nothing_of_before_to_trust() {
     let mut cuts = 0;

@@ -1,6 +1,6 @@
-//! The class of a line at its last access, a small number: how often it
-//! was seen, how far apart the last two accesses were, and the shape of the
-//! request. Lines of one class are expected to be reused alike.
+//! The class of a line at its last access, a small number. It follows from the number of accesses,
+//! the distance of the last two, and the shape of the request. Lines of one class are expected to
+//! be reused alike.
 
 use super::scale::Scale;
 use crate::{Op, Request};
@@ -47,8 +47,8 @@ const OF_DISTANCE: [u16; 2 * Scale::SIXTEENTHS_MAX as usize] = {
 pub(crate) struct Class(pub(crate) u16);
 
 impl Class {
-    /// The class of a line seen `count` times, the last time `distance` ticks
-    /// after the time before; `None` if it was not known.
+    /// Returns the class of a line seen `count` times, the last time `distance` ticks after the
+    /// time before; `None` for an unknown distance.
     #[inline]
     pub(crate) fn of(count: u8, distance: Option<u32>, request: &Request, scale: &Scale) -> Class {
         // Parts of the pool, so that the octaves are the same at every size.
@@ -66,7 +66,7 @@ impl Class {
         (self.0 % (DISTANCES * SHAPES)) as u8
     }
 
-    /// From the number of [`Class::kind`]; bits beyond its range are ignored.
+    /// A class from the number of [`Class::kind`]; bits beyond its range are ignored.
     pub(crate) fn recalled(count: u8, kind: u8) -> Class {
         let kind = u16::from(kind) % (DISTANCES * SHAPES);
         Class(counted(count) * DISTANCES * SHAPES + kind)

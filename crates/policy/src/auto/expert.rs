@@ -9,7 +9,7 @@ use super::scale::Scale;
 /// The number of rules.
 pub(crate) const EXPERTS: usize = 4;
 
-/// A rule for which line is worth least.
+/// A rule for the line that is worth least.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Expert {
@@ -19,9 +19,9 @@ pub enum Expert {
     Recency,
     /// Frequency with a window of recency, the least recent of equals first.
     Frequency,
-    /// The same, but the most recent of equals first, so that what came first stays: as
-    /// TinyLFU, which takes a newcomer only if it was seen more often than another. It
-    /// keeps a part of a loop that is longer than the pool.
+    /// The same, but the most recent of equals first, so that early lines stay: as TinyLFU, which
+    /// takes a newcomer only if it was seen more often than another. This rule keeps a part of a
+    /// loop that is longer than the pool.
     Tenure,
 }
 
@@ -43,12 +43,12 @@ impl Expert {
     }
 }
 
-/// A line of which less is found by its next read has no window: it would take the room of a
-/// fuller one at once, and give it up before it is filled.
+/// Least part found by the next read for a window. A line below that has none: it would take the
+/// room of a fuller one at once, and lose it before it is filled.
 const FOUND_MIN: f32 = 0.9;
 
-/// The worth of `line` under `expert`: higher is kept. But for recency, the chance that a use
-/// finds what it asks for counts as a part of the use.
+/// Returns the worth of `line` under `expert`: the higher is kept. Except for recency, the chance
+/// that a use finds its parts counts as a part of the use.
 #[inline(always)]
 pub(crate) fn score(expert: Expert, hazards: &Hazards, scale: &Scale, line: Line, now: u32) -> f32 {
     let age = now.wrapping_sub(line.last);

@@ -1,18 +1,18 @@
 //! The chance that reads of a resident line hit.
 //!
-//! A slot holds the parts of its line that were read or written since the line came. For each number of
-//! parts held and of uses so far: how many reads of the sample came next, and how many of them
-//! asked for nothing else. The reads after that count too, by what is known of the line as it
-//! will be, each as much less as lines of so many uses are evicted before they are used again:
-//! else a line that is empty would be worth little however long it stays and fills. A line that
-//! is one block is found whenever it is resident.
+//! A slot holds the parts of its line that were read or written since the line came. Two numbers
+//! are counted for each number of parts held and of uses so far: the reads of the sample that came
+//! next, and the reads among them that asked for no other part. Later reads count too, by the
+//! expected state of the line. Each counts less by the share of lines with as many uses that are
+//! evicted before the next use. Otherwise an empty line would be worth little however long it stays
+//! and fills. A line that is one block is found whenever resident.
 //!
-//! What the engine could not write to the slot after all, or what a write made invalid there,
-//! counts as held.
+//! Parts that the engine could not write to the slot after all, or that a write made invalid there,
+//! count as held.
 //!
-//! Cells with few reads are shrunk towards those of as many parts and any number of uses, and
-//! these towards certainty, which is how a line counts before anything is known. How long lines
-//! stay is not saved: it is as soon counted again.
+//! Cells with few reads are shrunk towards those of as many parts and any number of uses. These are
+//! shrunk towards certainty, which is the value of a line without observations. The length of
+//! lines' stay is not saved: it is soon counted again.
 
 use super::line::{Line, USES_MAX};
 use crate::Parts;
@@ -26,8 +26,8 @@ pub(crate) const COLUMNS: usize = Parts::MAX + 1;
 const SHRINKAGE: f32 = 8.0;
 /// Reads of a cell, after which the earlier ones count half.
 const READS_MAX: f32 = 512.0;
-/// The most that a read counts of the one before it: what is learnt from itself is never
-/// learnt if nothing fades.
+/// Most weight of a read relative to the one before: values learnt from themselves are never learnt
+/// if nothing fades.
 const STAY_MAX: f32 = 0.9;
 /// Uses and evictions of lines of as many uses, after which the earlier ones count half.
 const STAYS_MAX: f32 = 8192.0;
@@ -41,7 +41,7 @@ pub(crate) type Cell = [f32; 2];
 pub(crate) struct Fills {
     cells: [[Cell; COLUMNS]; ROWS],
     found: [[f32; COLUMNS]; ROWS],
-    /// By uses, how many resident lines of the sample were used again, and how many evicted.
+    /// Resident lines of the sample that were used again, and that were evicted, by uses.
     stays: [[f32; 2]; ROWS],
 }
 
@@ -50,7 +50,7 @@ impl Fills {
         Fills::of([[[0.0; 2]; COLUMNS]; ROWS])
     }
 
-    /// From the cells of [`Fills::cells`].
+    /// Observations from the cells of [`Fills::cells`].
     pub(crate) fn of(cells: [[Cell; COLUMNS]; ROWS]) -> Fills {
         let mut fills = Fills {
             cells,
@@ -65,7 +65,7 @@ impl Fills {
         &self.cells
     }
 
-    /// A read of `line`, as it was before, asks for `touched`.
+    /// Notes a read of `line`, in its state before, for `touched`.
     pub(crate) fn read(&mut self, line: Line, touched: Parts) {
         let found = f32::from(u8::from(line.held.cover(touched)));
         let later = self.stay(line);
@@ -99,7 +99,7 @@ impl Fills {
         }
     }
 
-    /// The chance that a resident line is used again before it is evicted.
+    /// Returns the chance of another use of a resident line before its eviction.
     fn stay(&self, line: Line) -> f32 {
         let [used, evicted] = self.stays[usize::from(line.uses())];
         (used / (used + evicted)).min(STAY_MAX)
@@ -152,7 +152,7 @@ mod tests {
         assert!((0.5..0.6).contains(&of_half), "{of_half}");
         assert!((0.0625..0.4).contains(&of_part), "{of_part}");
         assert_eq!(fills.chance(line(Parts::WHOLE)), 1.0);
-        // Where lines stay, what they will be filled with counts more; where they go at once, less.
+        // Where lines stay, their later parts count more; where lines go at once, less.
         let (mut staying, mut going) = (fills.clone(), fills.clone());
         for _ in 0..400 {
             staying.again(line(part));

@@ -1,15 +1,13 @@
-//! The chance of a line's reuse at each age, by class, and what that makes
-//! it worth.
+//! The chance of a line's reuse at each age, by class, and the worth of the line that follows.
 //!
-//! For each class and age bucket: how many lines left the bucket, reused or
-//! grown older, and how many of them were reused. Their quotient is the hazard;
-//! fine classes are shrunk towards coarse ones, those towards all lines, and
-//! those towards a prior under which older means worse, which is LRU.
+//! For each class and age bucket two numbers are counted: the lines that left the bucket, reused or
+//! grown older, and the lines among them that were reused. Their quotient is the hazard. Fine
+//! classes are shrunk towards coarse ones, those towards all lines, and those towards a prior under
+//! which older means worse, which is LRU.
 //!
-//! The worth is the Gittins index (Gittins, "Bandit processes and dynamic
-//! allocation indices", JRSS B 1979): the best ratio, over all horizons, of the
-//! chance of a reuse within the horizon to the expected time until reuse or
-//! horizon.
+//! The worth is the Gittins index (Gittins, "Bandit processes and dynamic allocation indices", JRSS
+//! B 1979): the best ratio, over all horizons, of the chance of a reuse within the horizon to the
+//! expected time until reuse or horizon.
 
 use super::class::{BUCKETS, CLASSES, COARSE, Class, bucket_start};
 use super::fills::Fills;
@@ -28,7 +26,7 @@ const RETENTION: f32 = 0.98;
 struct Cell {
     /// Lines that left the bucket.
     left: f32,
-    /// Of them, by being reused.
+    /// Those of them that were reused.
     reused: f32,
 }
 
@@ -80,13 +78,13 @@ impl Hazards {
         }
     }
 
-    /// A read of `line`, as it was before, asks for `touched`.
+    /// Notes a read of `line`, in its state before, for `touched`.
     #[inline]
     pub(crate) fn read(&mut self, line: Line, touched: Parts) {
         self.fills.read(line, touched);
     }
 
-    /// The resident `line`, as it was before, is used again.
+    /// Notes another use of the resident `line`, in its state before.
     pub(crate) fn again(&mut self, line: Line) {
         self.fills.again(line);
     }
@@ -114,8 +112,8 @@ impl Hazards {
         self.chance[class.0 as usize]
     }
 
-    /// Recomputes the worth of one class and lets its observations fade; after
-    /// as many calls as there are classes it has been every class's turn.
+    /// Recomputes the worth of one class and lets its observations fade. As many calls as there are
+    /// classes cover every class.
     #[inline(never)]
     pub(crate) fn step(&mut self) {
         let class = Class(self.next as u16);
@@ -149,7 +147,7 @@ impl Hazards {
         &self.fills
     }
 
-    /// From the rows of [`Hazards::rows`], by position; absent rows are empty.
+    /// Observations from the rows of [`Hazards::rows`], by position; absent rows are empty.
     pub(crate) fn from_rows(
         rows: impl Iterator<Item = (usize, [[f32; 2]; BUCKETS])>,
         fills: Fills,
@@ -213,7 +211,7 @@ fn fade(row: &mut Row) {
 /// Ages from the start of a bucket up to the horizon that attains its index.
 #[derive(Clone, Copy, Default)]
 struct Stretch {
-    /// Of a line at the start: the chance of a reuse within the stretch, ...
+    /// For a line at the start: the chance of a reuse within the stretch, ...
     chance: f32,
     /// ... the expected ticks until then or the end, ...
     ticks: f32,

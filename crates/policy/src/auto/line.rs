@@ -41,7 +41,7 @@ impl Line {
         }
     }
 
-    /// A line that has been there, and was used as often as it is remembered.
+    /// A line of an earlier run, used as often as `count`.
     pub(crate) fn adopted(last: u32, class: Class, count: u8, held: Parts) -> Line {
         Line {
             last,
@@ -70,7 +70,7 @@ impl Line {
         (self.word >> COUNT_BITS) as u8 & USES_MAX
     }
 
-    /// The parts held after a use that touches so much.
+    /// The parts held after a use of `touched`.
     #[inline]
     pub(crate) fn used(self, touched: Parts) -> Line {
         self.resident(self, touched)
@@ -89,7 +89,7 @@ impl Line {
         self.last = now;
     }
 
-    /// The same accesses, of a slot into which it comes now.
+    /// The same accesses, of a slot that the line enters now.
     pub(crate) fn entering(self, touched: Parts) -> Line {
         Line::new(self.last, self.class(), self.count(), touched)
     }

@@ -1,16 +1,15 @@
-//! A spatial sample of the keys, followed whether resident or not: it teaches
-//! the hazards, and runs one miniature cache for each rule.
+//! A spatial sample of the keys, followed whether resident or not: it teaches the hazards, and runs
+//! one miniature cache for each rule.
 //!
-//! Sampling keys by hash keeps every access to a sampled key, so that a cache
-//! of `rate * lines` over the sample misses like the pool would (Waldspurger,
-//! Saemundsson, Ahmad and Park, "Cache modeling and optimization using
-//! miniature simulations", ATC 2017).
+//! Sampling keys by hash keeps every access to a sampled key. So a cache of `rate * lines` over the
+//! sample misses like the pool would (Waldspurger, Saemundsson, Ahmad and Park, "Cache modeling and
+//! optimization using miniature simulations", ATC 2017).
 //!
 //! Invariants:
 //!     a followed key is in exactly one age queue, that of its age's bucket as
 //!     of the last advance; queues are ordered by last access
 //!     mini[e][entry.place[e]] = entry, for each rule e it is resident under
-//!     what a miniature cache holds of a line was touched since the key is followed
+//!     the parts of a line in a miniature cache were touched since the key is followed
 
 use super::class::{BUCKET_ENDS, BUCKETS, Class};
 use super::expert::{EXPERTS, Expert, score};
@@ -66,7 +65,7 @@ pub(crate) struct Monitor {
     queues: [Queue; BUCKETS],
     minis: [Vec<Resident>; EXPERTS],
     mini_lines: u32,
-    /// When the queues were last looked at.
+    /// Time at which the queues were last examined.
     advanced: u32,
     random: Random,
 }
@@ -104,8 +103,8 @@ impl Monitor {
         hash <= self.threshold
     }
 
-    /// Follows one access to a sampled key; says which rules missed it: a read also misses
-    /// where the line is, but not all that it asks for.
+    /// Follows one access to a sampled key, and returns the rules that missed it: a read also
+    /// misses where the line is, but lacks a requested part.
     pub(crate) fn access(
         &mut self,
         key: Key,
@@ -192,8 +191,7 @@ impl Monitor {
         }
     }
 
-    /// An entry for a key that is not followed; if there is none left, another key is
-    /// given up.
+    /// Returns an entry for a key that is not followed; if none is left, another key is given up.
     fn follow(&mut self, key: Key, line: Line, hazards: &mut Hazards) -> u32 {
         let entry = Entry {
             key,
@@ -219,8 +217,8 @@ impl Monitor {
         id
     }
 
-    /// The key to give up: the one unused for longest of those resident under no rule,
-    /// of which a few are looked for at each age. A rule may keep what is never used.
+    /// Returns the key to give up: the one unused for longest of those resident under no rule. A
+    /// few of these are examined at each age. A rule may keep a line that is never used.
     fn stalest(&mut self) -> u32 {
         for b in (0..BUCKETS).rev() {
             for _ in 0..TURNS {
@@ -244,7 +242,7 @@ impl Monitor {
         id
     }
 
-    /// Takes an entry out of a miniature cache, if it is there.
+    /// Takes an entry out of a miniature cache, if present.
     fn expel(&mut self, id: u32, e: usize) {
         let place = std::mem::replace(&mut self.entries[id as usize].place[e], NONE);
         if place != NONE {

@@ -5,7 +5,7 @@
 pub(crate) struct Scale {
     /// Accesses in a tick, as a power of two.
     pub(crate) shift: u32,
-    /// The pool's lines in ticks: how long it takes to touch as many.
+    /// The pool's lines in ticks: the time to touch as many.
     lines: u32,
     /// 2^40 divided by them, rounded up: division by them as a product.
     reciprocal: u64,
@@ -39,7 +39,7 @@ impl Scale {
     /// The most that [`Scale::sixteenths`] returns.
     pub(crate) const SIXTEENTHS_MAX: u32 = 32;
 
-    /// Sixteenths of the pool's lines in so many ticks, rounded down.
+    /// Sixteenths of the pool's lines in `ticks` ticks, rounded down.
     #[inline]
     pub(crate) fn sixteenths(&self, ticks: u32) -> u32 {
         // Exact: sixteen times the factor has 18 bits, the reciprocal's error is below 2^13.

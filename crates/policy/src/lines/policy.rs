@@ -1,5 +1,5 @@
-//! A replacement policy made of lists: what differs between such policies, and
-//! below it what does not.
+//! A replacement policy made of lists: the differences between such policies, and below them the
+//! common part.
 
 use super::{Lines, NONE};
 use crate::{Heat, Index, Instruction, Key, Parts, Pins, Policy, Reason, Request, Slot, Slots};
@@ -26,23 +26,22 @@ pub trait ListPolicy {
     /// A resident node was accessed.
     fn hit(&mut self, node: u32);
 
-    /// Makes one of the resident lines give way and returns what it held; it is
-    /// no longer resident. `ghost` says whether the newcomer is remembered.
-    /// `None`, with no line evicted, if all that were looked at are pinned.
+    /// Evicts one of the resident lines, and returns its slot and key. `ghost` is true if the
+    /// newcomer is remembered. `None`, with no line evicted, if all lines examined are pinned.
     fn evict(&mut self, ghost: bool, pins: &dyn Pins) -> Option<(Slot, Key)>;
 
-    /// A ghost was asked for, before room is made for it; learns from it and
-    /// takes it out of its list. Its `meta` is carried to [`ListPolicy::place`].
+    /// Notes the request of a ghost, before room is made: learns from the ghost and takes it out of
+    /// its list. Its `meta` is carried to [`ListPolicy::place`].
     fn recall(&mut self, node: u32) {
         self.unlink(node);
     }
 
-    /// Puts a node, in no list, into the list where newcomers or recalled
-    /// ghosts start. It is given its slot afterwards.
+    /// Puts a node, in no list, into the list where newcomers or recalled ghosts start. The node
+    /// gets its slot afterwards.
     fn place(&mut self, node: u32, recalled: bool);
 
-    /// Puts a resident node, in no list, where it belongs after that many uses
-    /// since it came.
+    /// Puts a resident node, in no list, into the place of a line with `uses` uses since its
+    /// admission.
     fn place_used(&mut self, node: u32, uses: u8) {
         self.place(node, uses > 0);
         for _ in 1..uses {

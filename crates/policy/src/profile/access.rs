@@ -1,9 +1,9 @@
-//! An access, as a profile counts it: hashes of the line, and which parts of it.
+//! An access in a profile: hashes of the line, and the parts touched.
 
 use crate::index::mix;
 
-/// What makes two hashes out of one finaliser: halves of the golden ratio's and
-/// of pi's fraction. No line has such a number, which would hash to zero.
+/// Seeds that make two hashes out of one finaliser: halves of the golden ratio's and of pi's
+/// fraction. No line has such a number, which would hash to zero.
 const SEEDS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xc90f_daa2_2168_c234];
 
 /// Two independent hashes of a line; four samplers take half of one each.
@@ -17,8 +17,8 @@ impl Hashes {
     }
 }
 
-/// Which 4 KiB blocks of a line an access touches, one bit for each 32nd of the
-/// line, or for each block if it has fewer.
+/// The 4 KiB blocks of a line that an access touches: one bit for each 32nd of the line, or for
+/// each block of a line with fewer.
 pub type Blocks = u32;
 
 /// The bits of the parts `first ..= last` of a line.

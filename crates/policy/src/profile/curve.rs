@@ -1,14 +1,13 @@
 //! Miss-ratio curves of LRU by spatial sampling, with an error band.
 //!
-//! Waldspurger, Park, Garthwaite and Ahmad, "Efficient MRC construction with
-//! SHARDS", FAST 2015: the fixed-size variant with its adjustment for sampling
-//! error. Four samplers with independent hash functions share the budget; the
-//! curve is their mean, the band follows from how far they differ.
+//! Waldspurger, Park, Garthwaite and Ahmad, "Efficient MRC construction with SHARDS", FAST 2015:
+//! the fixed-size variant with its adjustment for sampling error. Four samplers with independent
+//! hash functions share the budget; the curve is their mean, and the band follows from their
+//! differences.
 //!
-//! A line that is resident may lack the block that is asked for. An access that
-//! touches a block not touched before is a miss at every size; that a block may
-//! have been lost with its line and the line come back since is not followed,
-//! so with lines of many blocks small sizes look a little too good.
+//! A resident line may lack the requested block. An access that touches a block not touched before
+//! is a miss at every size. A block may have been lost with its line, and the line come back since.
+//! That is not followed, so with lines of many blocks small sizes look a little too good.
 
 use super::access::{Blocks, Hashes};
 use super::order::{Order, POSITIONS};
@@ -19,10 +18,10 @@ use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 const SAMPLERS: usize = 4;
-/// Lines that each sampler follows at the most: less than half of what a hash
-/// table of 8192 places takes, so that removals never make it grow.
+/// Most lines that each sampler follows: less than half of the capacity of a hash table with 8192
+/// places, so that removals never make the table grow.
 const LINES_MAX: usize = 3500;
-/// Bins of the distance histogram: so many for each octave, 48 octaves.
+/// Bins of the distance histogram in each of its 48 octaves.
 const BINS_PER_OCTAVE: u32 = 32;
 const BINS: usize = (BINS_PER_OCTAVE * 48) as usize;
 /// 97.5% of Student's t with one degree of freedom less than samplers stays
@@ -91,8 +90,8 @@ impl MissRatioCurve {
     }
 
     fn point(&self, lines: u64, missed: impl Fn(&Sampler) -> f64) -> Point {
-        // The adjustment: what a sample holds too much or too little of is taken
-        // to be reuses at no distance, which no cache misses.
+        // The adjustment: the excess or the lack of a sample counts as reuses at no distance, which
+        // no cache misses.
         let all = self.accesses.max(1) as f64;
         let ratios = self.samplers.each_ref();
         let ratios = ratios.map(|s| (missed(s) / all).clamp(0.0, 1.0));
@@ -106,7 +105,7 @@ impl MissRatioCurve {
         }
     }
 
-    /// Of the parts of lines that were read, the share that was touched for the first time.
+    /// Share of the parts of lines read that were touched for the first time.
     pub fn first_reads(&self) -> f64 {
         let first: f64 = self.samplers.iter().map(|s| s.parts_first_read).sum();
         let read = self.parts_read.max(1) as f64;

@@ -13,7 +13,7 @@ const SHORTEST: Nanos = Nanos::from_millis(1);
 /// The working set of one interval.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct WorkingSet {
-    /// When the interval ends, from the beginning.
+    /// End of the interval, in seconds from the beginning.
     pub end_seconds: f64,
     /// Distinct bytes read, whole lines.
     pub read_bytes: u64,
@@ -38,7 +38,7 @@ impl Interval {
 
 #[derive(Debug)]
 pub(super) struct Working {
-    /// None before the first tick.
+    /// Time of the first tick.
     began: Option<Nanos>,
     now: Nanos,
     length: Nanos,
@@ -103,7 +103,7 @@ impl Working {
         self.now.since(began).as_secs_f64()
     }
 
-    /// None if no time has passed.
+    /// Returns the working sets; none if no time has passed.
     pub(super) fn sets(&self, line_bytes: u64) -> Vec<WorkingSet> {
         if self.seconds() == 0.0 {
             return Vec::new();
@@ -117,7 +117,7 @@ impl Working {
         self.intervals.iter().zip(1..).map(set).collect()
     }
 
-    /// Of the distinct lines, those first seen in the last quarter.
+    /// Share of the distinct lines that were first seen in the last quarter.
     pub(super) fn late_share(&self) -> f64 {
         if self.intervals.len() < 4 {
             return 0.0;

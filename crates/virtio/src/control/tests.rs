@@ -1,4 +1,4 @@
-//! A monitor as cloud-hypervisor is one, message by message, beside what QEMU shows in a guest.
+//! A monitor like cloud-hypervisor, message by message, beside the tests with QEMU and a guest.
 
 use super::*;
 use crate::fault::tests::file;
@@ -18,7 +18,7 @@ use vm_memory::{FileOffset, MmapRegion};
 use vmm_sys_util::eventfd::EventFd;
 
 const RING: u16 = 16;
-/// The bytes of `virtio_blk_config` up to the limits of zeroing.
+/// Bytes of `virtio_blk_config` up to the limits of zeroing.
 const CONFIG_BYTES: u32 = 60;
 
 /// A monitor, its guest and the events between it and a disk.
@@ -53,7 +53,7 @@ impl Monitor {
         }
     }
 
-    /// Takes the features that both have: what the protocol offers, and the size in sectors.
+    /// Negotiates features. Returns those of the protocol, and the size in sectors.
     fn negotiate(&mut self) -> (VhostUserProtocolFeatures, u64) {
         let frontend = &mut self.frontend;
         frontend.set_owner().unwrap();
@@ -103,10 +103,10 @@ impl Monitor {
             log_addr: None,
         };
         frontend.set_vring_addr(0, &ring).unwrap();
-        // The index that is available, which is where a new ring begins.
+        // The available index, at which a new ring begins.
         frontend.set_vring_base(0, 0).unwrap();
         let event = |file: &File| {
-            // SAFETY: a descriptor of an eventfd that nobody else owns.
+            // SAFETY: a descriptor of an eventfd without another owner.
             unsafe { EventFd::from_raw_fd(file.try_clone().unwrap().into_raw_fd()) }
         };
         frontend.set_vring_call(0, &event(&self.call)).unwrap();
@@ -185,7 +185,7 @@ fn a_monitor_hears_once_it_is_served_that_the_size_may_be_another() {
     ours.set_nonblocking(true).unwrap();
     monitor.frontend.set_backend_request_fd(&theirs).unwrap();
     drop(theirs);
-    // An answer shows that what came before was taken in.
+    // An answer shows that earlier messages were handled.
     monitor.frontend.get_features().unwrap();
     let mut word = [0; 12];
     let early = (&ours).read(&mut word);
@@ -206,12 +206,12 @@ fn a_monitor_hears_once_it_is_served_that_the_size_may_be_another() {
     );
 }
 
-/// Whether the monitor was cut off, once what it sent was taken in.
+/// Returns true if the monitor was cut off after its messages were handled.
 fn is_cut_off(monitor: &mut Monitor) -> bool {
     monitor.frontend.get_features().is_err()
 }
 
-/// Whether a sound monitor is served now.
+/// Returns true if a well-behaved monitor is served now.
 fn serves(path: &Path, listener: &Listener) -> bool {
     let mut monitor = Monitor::connect(path);
     monitor.negotiate();
@@ -226,7 +226,7 @@ fn serves(path: &Path, listener: &Listener) -> bool {
 
 type Deed = fn(&mut Monitor);
 
-/// What a monitor may not do to a ring that is served: each is refused, and the daemon lives.
+/// Forbidden changes of a ring that is served: each is refused, and the daemon lives.
 #[test]
 fn a_ring_that_is_served_is_not_changed() {
     let deeds: [(&str, Deed); 3] = [
@@ -256,7 +256,7 @@ fn a_ring_that_is_served_is_not_changed() {
         monitor.negotiate();
         monitor.activate();
         deed(&mut monitor);
-        // A head beyond the marks of what is in flight.
+        // A head beyond the marks of requests in flight.
         offer_read(&mut monitor.guest, 500, 3);
         assert!(is_cut_off(&mut monitor), "{what}");
         assert!(
@@ -265,7 +265,7 @@ fn a_ring_that_is_served_is_not_changed() {
         );
         assert!(serves(&path, &listener), "after {what}");
     }
-    // Before it is served, and once it was stopped, it is set up as its guest likes.
+    // Before its start and after a stop, a ring is set up as its guest likes.
     let mut monitor = Monitor::connect(&path);
     monitor.negotiate();
     monitor.activate();
@@ -290,7 +290,7 @@ fn a_ring_that_is_served_may_get_another_event() {
     assert_eq!((served.len(), listener.counters().repeated), (1, 0));
 }
 
-/// Files of a disk stand for those of a file system in another process, which need not answer.
+/// Files on a disk represent files of a file system in another process, which may not answer.
 #[test]
 fn what_another_process_answers_for_is_neither_memory_nor_an_event() {
     let place = tempfile::tempdir().unwrap();
@@ -299,7 +299,7 @@ fn what_another_process_answers_for_is_neither_memory_nor_an_event() {
     let mut disk = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     disk.write_all(&vec![0; BYTES as usize]).unwrap();
     let as_event = || {
-        // SAFETY: a descriptor that nobody else owns.
+        // SAFETY: a descriptor without another owner.
         unsafe { EventFd::from_raw_fd(disk.try_clone().unwrap().into_raw_fd()) }
     };
     let marks = VhostUserInflight::new(4096, 0, 1, RING);
@@ -335,7 +335,7 @@ fn what_another_process_answers_for_is_neither_memory_nor_an_event() {
     }
 }
 
-/// The flag that a write does not wait is the open file's, so that a monitor can take it away.
+/// The non-blocking flag belongs to the open file, so that a monitor can remove it.
 #[test]
 fn a_notification_that_would_wait_is_not_waited_for() {
     let place = tempfile::tempdir().unwrap();
@@ -362,7 +362,7 @@ fn half_a_message_keeps_the_next_monitor_waiting_for_a_moment_alone() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("data.sock");
     let (listener, _port, _kicks) = begin(&path, 4096);
-    // Of a header, and of a body.
+    // A part of a header, and of a body.
     let header = [1_u32, 1, 8].map(u32::to_ne_bytes);
     for half in [&header.as_flattened()[..5], header.as_flattened()] {
         let mut first = UnixStream::connect(&path).unwrap();
@@ -381,7 +381,7 @@ fn a_monitor_that_takes_no_answers_is_cut_off() {
     let (listener, _port, _kicks) = begin(&path, 4096);
     let mut deaf = UnixStream::connect(&path).unwrap();
     let features = [1_u32, 1, 0].map(u32::to_ne_bytes);
-    // Until it is cut off, or nothing more is taken of it.
+    // Until the monitor is cut off, or no more of its bytes are read.
     deaf.set_write_timeout(Some(Duration::from_secs(10)))
         .unwrap();
     while deaf.write_all(features.as_flattened()).is_ok() {}
@@ -403,7 +403,7 @@ fn only_a_socket_is_replaced() {
     assert!(refused(&link).contains("no socket"));
     assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     std::fs::remove_file(&path).unwrap();
-    // One whose process has ended.
+    // The socket of a process that has ended.
     drop(UnixListener::bind(&path).unwrap());
     let (listener, _port, _kicks) = begin(&path, 4096);
     std::fs::remove_file(&path).unwrap();

@@ -1,8 +1,8 @@
-//! Whether a log may be opened with the devices that are there, and what holds then.
+//! The decision to open a log with the present devices, and the state that holds then.
 //!
-//! Of all superblocks of one log the newest holds. It is known to be the newest if the
-//! witness is there, or every copy that it names. Where nothing says so, or the origin is another,
-//! only the operator may have what is owed carried out; what is known to be overtaken, nobody.
+//! The newest superblock of a log holds. It is known to be the newest with the witness, or with
+//! every copy that it names. Without such proof, or with another origin, only the operator may have
+//! dirty data written back. Data that is known to be overtaken is never written back.
 
 #[cfg(test)]
 mod tests;
@@ -11,55 +11,55 @@ use crate::state::{LOG_BYTES_MIN, SEGMENTS_MIN};
 use block::Nanos;
 use layout::{Likeness, LogSuperblock, Uuid, likeness};
 
-/// Whose log is to be opened.
+/// The log to open.
 pub struct Wanted {
     /// The volume.
     pub volume: String,
-    /// Its size in sectors.
+    /// Size of the volume in sectors.
     pub sectors: u64,
-    /// What its origin is known by.
+    /// Identity of its origin.
     pub identity: Vec<u8>,
     /// The host.
     pub host: String,
-    /// A name that no log has had.
+    /// A UUID that no log has had.
     pub uuid: Uuid,
-    /// Since 1970.
+    /// Time since 1970.
     pub now: Nanos,
-    /// The operator has asked for what is owed to be carried out, though it may be overtaken, or
-    /// of another origin.
+    /// True if the operator asks for write-back of dirty data that may be overtaken, or of another
+    /// origin.
     pub keep: bool,
 }
 
-/// What a device is.
+/// Contents of a device.
 pub(super) enum Found {
-    /// It is not there, or cannot be read: why.
+    /// A device that is missing or unreadable, with the reason.
     Absent(String),
-    /// Zeroes, with room for so many segments.
+    /// Zeroes, with room for `room` segments.
     Blank { room: u32 },
-    /// A log's.
+    /// A copy of a log.
     Log {
         superblock: Box<LogSuperblock>,
         room: u32,
     },
-    /// Somebody else's.
+    /// Foreign contents.
     Other(String),
 }
 
-/// What holds from now on.
+/// The decision: the state that holds from now on.
 pub(super) struct Chosen {
-    /// Its mask has the copies that are to be trusted.
+    /// Superblock, with the trusted copies in its mask.
     pub(super) superblock: LogSuperblock,
-    /// Nobody has had it before.
+    /// True if the log is new.
     pub(super) is_new: bool,
-    /// A copy that counted does so no more.
+    /// True if a copy that counted does so no more.
     pub(super) shrinks: bool,
-    /// Why it would be refused, had the operator not asked for it.
+    /// Reasons to refuse the log that the operator has overridden.
     pub(super) doubts: Vec<String>,
-    /// Devices that the log goes without, and why: nothing is written to them.
+    /// Reasons for devices that the log does not use: nothing is written to those.
     pub(super) without: [Option<String>; 2],
 }
 
-/// A device that cannot be used counts as absent if the other has everything.
+/// Decides on the devices found. An unusable device counts as absent if the other has everything.
 pub(super) fn choose(
     wanted: &Wanted,
     witness: Option<&LogSuperblock>,
@@ -83,7 +83,7 @@ pub(super) fn choose(
     }
 }
 
-/// Why a device cannot have a copy, whatever is on the other.
+/// Returns why a device cannot have a copy, whatever is on the other.
 fn fault(wanted: &Wanted, name: &str, found: &Found) -> Option<String> {
     let volume = &wanted.volume;
     match found {
@@ -118,7 +118,7 @@ fn too_small(volume: &str, name: &str, room: u32, segments: u32) -> Option<Strin
     })
 }
 
-/// As [`choose`], of devices that may have a copy.
+/// As [`choose`], for devices that may have a copy.
 fn among(
     wanted: &Wanted,
     witness: Option<&LogSuperblock>,
@@ -146,7 +146,7 @@ fn among(
     };
     let is_trusted = |copy: usize| {
         let log = logs[copy].filter(|s| s.log == now.log && s.epoch == now.epoch);
-        // The witness is written last: a copy that it is ahead of is an older image.
+        // The witness is written last: a copy with a lower sequence is an older image.
         let known = witness.filter(|witness| witness.log == now.log);
         let least = known.map_or(0, |witness| witness.sequence);
         now.mask[copy] && log.is_some_and(|s| s.sequence >= least)
@@ -236,7 +236,7 @@ fn among(
     };
     Ok(Chosen {
         superblock: LogSuperblock {
-            // The mask shrinks here and not in a change of it.
+            // The mask shrinks here, outside of `Ledger::change`.
             epoch: now.epoch + u64::from(trusted != now.mask),
             ..superblock
         },
@@ -247,8 +247,8 @@ fn among(
     })
 }
 
-/// The newest superblock of the log that the volume had last: of several logs the one that was
-/// opened last. One that was opened before it is overtaken, whatever it owes.
+/// Returns the newest superblock of the volume's last log, which is the one opened last. An earlier
+/// log is overtaken, dirty or not.
 fn last<'a>(
     volume: &str,
     witness: Option<&LogSuperblock>,
@@ -290,7 +290,7 @@ fn last<'a>(
     ))
 }
 
-/// Why nothing of what the log `now` has can be reached.
+/// Explains that no data of the log `now` can be reached.
 fn elsewhere(volume: &str, now: &LogSuperblock, logs: [Option<&LogSuperblock>; 2]) -> String {
     let copies = (0..2).filter(|copy| now.mask[*copy]);
     let copies: Vec<&str> = copies.map(|copy| now.devices[copy].as_str()).collect();
@@ -305,14 +305,14 @@ fn elsewhere(volume: &str, now: &LogSuperblock, logs: [Option<&LogSuperblock>; 2
     )
 }
 
-/// The copies of `mask` that are not `here`, by name.
+/// Names the copies of `mask` that are not `here`.
 fn missing(names: &[String; 2], mask: [bool; 2], here: [bool; 2]) -> String {
     let missing = (0..2).filter(|copy| mask[*copy] && !here[*copy]);
     let missing: Vec<&str> = missing.map(|copy| names[copy].as_str()).collect();
     missing.join(" and ")
 }
 
-/// A log that nobody has had.
+/// Begins a log on devices without one.
 fn new(
     wanted: &Wanted,
     sequence: u64,

@@ -1,7 +1,7 @@
-//! Which device may be the journal of a log, and whether what it holds may be replayed.
+//! The choice of a log's journal, and of its replay.
 //!
-//! Invariant: a journal that holds a part of what an origin lacks is used by its own log, or
-//! left as it is; one that was given up is void.
+//! Invariant: a journal that holds a part of the data that an origin lacks is used by its own log,
+//! or left unchanged; one that was given up is void.
 
 use super::choose::{Chosen, Wanted};
 use super::look::{Candidate, probe};
@@ -9,10 +9,10 @@ use crate::journal::Journal;
 use block::{Device, Env};
 use layout::{BLOCK_SECTORS, JournalSuperblock, SuperblockError, Uuid, journal_half};
 
-/// The journal, which counts or is to be made one. Of one that cannot be used, its name and why.
+/// The journal, in use or to be formatted. For an unusable one, its name and the reason.
 type Choice<P> = (Option<Journal<P>>, Option<(String, String)>);
 
-/// What becomes of the journal of a log that is about to be what was `chosen`.
+/// Decides on the journal of a log that is to open as `chosen`.
 pub(super) async fn choose<P: Device + Clone>(
     wanted: &Wanted,
     chosen: &Chosen,

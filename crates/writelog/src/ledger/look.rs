@@ -1,4 +1,4 @@
-//! What is on a device that is to have a copy of a log, or its journal. Nothing is written.
+//! The contents of a device for a copy of a log, or for the journal. Nothing is written.
 
 use super::choose::Found;
 use crate::pair::PairBlocks;
@@ -9,19 +9,19 @@ use layout::{
 };
 use std::rc::Rc;
 
-/// A device that is to have a copy, or the journal.
+/// A device for a copy, or for the journal.
 pub struct Candidate<P> {
-    /// What it is called.
+    /// Name of the device.
     pub name: String,
-    /// What it fails with.
+    /// Failure domain of the device.
     pub domain: Rc<str>,
-    /// The device, or why it cannot be used.
+    /// The device, or the reason why it is unusable.
     pub device: Result<P, String>,
     /// As [`Area::holes`](crate::Area::holes).
     pub holes: Vec<Extent>,
 }
 
-/// What a device says of the log that it has a copy of; none if it is not one.
+/// Reads the superblock of a device's copy of a log; `None` without one.
 pub async fn superblock_of<D: Device>(device: &D, env: &Env) -> IoResult<Option<LogSuperblock>> {
     if device.geometry().sectors.0 / BLOCK_SECTORS < LOG_AREA {
         return Ok(None);
@@ -30,7 +30,7 @@ pub async fn superblock_of<D: Device>(device: &D, env: &Env) -> IoResult<Option<
     Ok(pair.read(device, &env.pool).await?.newest.ok())
 }
 
-/// What is on a device.
+/// Reads the contents of a device.
 pub(super) async fn look<P: Device>(pair: &PairBlocks, device: &P, env: &Env) -> Found {
     let blocks = device.geometry().sectors.0 / BLOCK_SECTORS;
     if blocks < LOG_AREA {
@@ -47,7 +47,7 @@ pub(super) async fn look<P: Device>(pair: &PairBlocks, device: &P, env: &Env) ->
             Ok(Some(Foreign(what))) => Found::Other(format!("holds {what}")),
             Err(error) => Found::Absent(error.to_string()),
         },
-        // The other copy has all that this one had.
+        // The other copy has all data of this one.
         Ok(Err(SuperblockError::Damaged(how))) => {
             Found::Absent(format!("its superblock is damaged: {how}"))
         }
@@ -57,7 +57,7 @@ pub(super) async fn look<P: Device>(pair: &PairBlocks, device: &P, env: &Env) ->
     }
 }
 
-/// What its first bytes show of somebody else's.
+/// Looks for foreign contents in the first bytes.
 pub(super) async fn probe<P: Device>(device: &P, env: &Env) -> IoResult<Option<Foreign>> {
     let buf = env.pool.take(PROBE_BYTES);
     let (buf, read) = device.read(Lba::ZERO, buf).await;

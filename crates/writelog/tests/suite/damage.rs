@@ -1,5 +1,5 @@
-//! A block of one copy is damaged while the other is away, stale or blank: each acknowledged block
-//! is right, or its read fails, or the log is refused.
+//! A block of one copy is damaged while the other copy is away, stale or blank: each acknowledged
+//! block is right, or its read fails, or the log is refused.
 
 use crate::rig::{Rig, config, pass_on, run};
 use block::{Buf, Device, Extent, Fua, IoError, IoResult, Kind, Lba, Nanos, Sectors};
@@ -8,21 +8,21 @@ use std::cell::Cell;
 use std::rc::Rc;
 use writelog::{Area, Config, Scrutiny, WriteBack};
 
-/// Writes, of so many blocks each: a record has one of them.
+/// Number of writes, of `BLOCKS` blocks each: a record has one write.
 const WRITES: u64 = 60;
 const BLOCKS: u64 = 9;
-/// Blocks that the records and headers of segments take, and those of the last record.
+/// Blocks used by the records and headers of segments, the last record included.
 const USED: u32 = 3 * SEGMENT_BLOCKS;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Harm {
-    /// Its bytes are others.
+    /// The bytes are changed.
     Rot,
-    /// Reads that touch it fail.
+    /// Reads of the block fail.
     Unreadable,
 }
 
-/// A copy, of which one block is damaged.
+/// A copy with one damaged block.
 #[derive(Clone)]
 struct Spoiled {
     leaf: Rc<crate::rig::Leaf>,
@@ -80,8 +80,7 @@ fn looked(incarnation: u32, scrutiny: Scrutiny) -> Config {
     }
 }
 
-/// Writes that are all acknowledged, each forced or all flushed at last, and an origin that takes
-/// none of them.
+/// Acknowledged writes, each forced or all flushed at last, and an origin that takes none of them.
 async fn written(rig: &Rig, copies: &[Spoiled; 2], fua: Fua) {
     rig.control.kill(rig.disks[0]);
     let areas = [copies[0].area(0, true), copies[1].area(1, true)];
@@ -161,7 +160,7 @@ fn sole_copy(fua: Fua) {
     });
 }
 
-/// With both there is nothing to lose.
+/// With both copies present nothing is lost.
 #[test]
 fn what_one_copy_has_whole_is_right_whatever_becomes_of_the_other() {
     run(|rig| async move {
@@ -185,7 +184,7 @@ fn what_one_copy_has_whole_is_right_whatever_becomes_of_the_other() {
     });
 }
 
-/// A copy that does not count is made whole from the other.
+/// A copy that is not trusted is completed from the other.
 #[test]
 fn a_copy_that_is_made_whole_from_a_damaged_one_hides_nothing() {
     for block in (0..u64::from(USED)).step_by(97).chain([256, 257, 512]) {
@@ -220,7 +219,7 @@ fn a_copy_that_is_made_whole_from_a_damaged_one_hides_nothing() {
     }
 }
 
-/// The operator gets all but what is damaged, and its name.
+/// The operator gets all data but the damaged blocks, and their numbers.
 #[test]
 fn whoever_asks_gets_all_but_what_is_damaged() {
     for (block, fua) in [

@@ -1,4 +1,4 @@
-//! Writes that wait join one record: what that saves, and what it must not change.
+//! Writes that wait join one record: the bytes saved, and the order kept.
 
 use super::rig::{Tapped, config, run};
 use block::{Device, Fua, Lba, Nanos};
@@ -8,12 +8,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 use writelog::Config;
 
-/// Blocks that each measurement writes: less than half of the log, so that nothing is paced.
+/// Blocks written by each measurement: less than half of the log, so that nothing is paced.
 const BLOCKS: u64 = 640;
 const SEGMENTS: u32 = 15;
 
-/// Bytes that both devices get for each byte of random 4 KiB writes of so many clients, with
-/// all notes of the cleaner.
+/// Returns the bytes that both devices get for each byte of random 4 KiB writes of `clients`
+/// clients, with all notes of the cleaner.
 fn bytes_a_byte(clients: u64) -> f64 {
     let found = Rc::new(Cell::new(0.0));
     let out = found.clone();
@@ -70,7 +70,7 @@ fn headers_are_shared_by_writes_that_wait() {
     assert!(all.windows(2).all(|w| w[1] <= w[0]), "{all:?}");
 }
 
-/// Both writes of a record come back from it at the next opening, in the order in which they came, though
+/// Both writes of a record come back from it at the next opening, in the order of arrival, though
 /// one of them was forced.
 #[test]
 fn writes_that_share_a_record_come_back_from_it() {
@@ -81,7 +81,7 @@ fn writes_that_share_a_record_come_back_from_it() {
             let data = rig.data(blocks, byte).await;
             log.write(Lba(block * 8), data, fua).await.unwrap();
         };
-        // The first is on its way alone, the others gather, up to the one that is forced.
+        // The first is in flight alone. The others gather, up to the forced one.
         let begin = rig.now();
         join_all([
             write(10, 1, 1, Fua::No),

@@ -1,4 +1,4 @@
-//! The journal: which device it may be, what is replayed of it, and what follows from its loss.
+//! The journal: its device, its replay, and its loss.
 
 use crate::rig::{Leaf, Rig, run};
 use block::{BoxDevice, Device, Fua, IoResult, Kind, Lba, Nanos};
@@ -119,7 +119,7 @@ fn what_cannot_be_a_journal_is_left_as_it_is() {
         .await;
         format(&rig, superblock("mail", Uuid(5))).await;
         refused(&rig, journal(), "hdd9 has the journal of volume mail").await;
-        // It is reinitialised if no group is pending, and not if one is.
+        // A journal without a pending group is reinitialised; one with a pending group is not.
         format(&rig, superblock("db", Uuid(5))).await;
         let commit = JournalCommit {
             group: 1,
@@ -164,7 +164,7 @@ fn what_owes_by_its_journal_keeps_it_and_one_that_is_away_is_given_up_durably() 
         let without = open(&rig, Some(away)).await.unwrap();
         assert!(without.journal.is_none());
         assert_eq!(without.absent, [("hdd9".into(), "it is not there".into())]);
-        // What it has is void when it is back: the origin has been written without.
+        // The groups are void once the journal is back: the origin has been written without them.
         let journal = journal_of(open(&rig, journal()).await.unwrap());
         assert_ne!(journal, first);
         opened.ledger.record(standing(false)).await.unwrap();
@@ -185,7 +185,7 @@ fn journal_of(opened: Opened<BoxDevice>) -> Uuid {
     journal.superblock().journal
 }
 
-/// Writes that go to the origin by four groups; the last, of block 300, is pending.
+/// Writes that go to the origin in four groups. The last, of block 300, is pending.
 async fn groups(rig: &Rig) {
     let journal = format(rig, superblock("db", Uuid(1))).await;
     let log = rig.open_by(1, rig.both(), Some(journal)).await.unwrap();
@@ -212,7 +212,7 @@ fn a_group_is_replayed_as_a_whole_or_not_at_all() {
         for block in [0, 300] {
             rig.expect(&origin, block, 200, 2).await;
         }
-        // The last block of its last record; it is in the first half.
+        // The last block of the last record, in the first half.
         let half = superblock("db", Uuid(1)).half_at(0);
         let last = half + 2 + group.blocks - 1;
         put(&rig, JOURNAL, last, |block| block.fill(3)).await;
@@ -257,7 +257,7 @@ fn a_group_that_a_former_incarnation_committed_is_carried_out_as_it_is() {
             let data = rig.data(200, byte).await;
             log.write(Lba(block * 8), data, Fua::No).await.unwrap();
         };
-        // At first a group has one of them. Once its rate is known the origin gets more at once.
+        // At first a group has one write. Once the origin's rate is known, a group has more.
         for block in [0, 300] {
             write(&log, block, 1).await;
         }
@@ -291,7 +291,7 @@ fn the_origin_gets_nothing_directly_before_groups_are_void() {
         let (data, first) = (rig.data(1, 1).await, log.clone());
         env.spawn
             .spawn(async move { first.write(Lba(0), data, Fua::No).await.unwrap() });
-        // It is committed, and on its way to the origin.
+        // The group is committed, and in flight to the origin.
         timer.sleep(Nanos::from_millis(3)).await;
         rig.control.hang(rig.disks[JOURNAL]);
         timer.sleep(Nanos::from_secs(1)).await;

@@ -1,6 +1,6 @@
-//! Write-back: what is refused, where blocks are, and what follows from the loss of a copy.
+//! Write-back: refusals, the places of blocks, and the loss of a copy.
 //!
-//! What holds over crashes is the laboratory's (`proof::writeback`).
+//! Not here: crashes, which are the laboratory's (`proof::writeback`).
 
 mod damage;
 mod join;
@@ -100,7 +100,8 @@ fn writes_go_at_the_pools_speed_and_reach_the_origin_later() {
     });
 }
 
-/// Opens a log once more, with what is known to be blank of its devices: the reads that it takes.
+/// Opens a log once more, with the known blank parts of its devices. Returns the reads of the
+/// opening.
 async fn reads_of(rig: &Rig, incarnation: u32, holes: &[Extent]) -> u64 {
     let mut areas = rig.areas(8, Tapped::new);
     let mut reads = Vec::new();
@@ -188,7 +189,7 @@ fn without_one_copy_writes_are_answered_by_the_origin_and_the_loss_is_durable_fi
         let write = log.write(Lba(8), rig.data(1, 2).await, Fua::No);
         let answered = timer.timeout(Nanos::from_secs(5), write).await;
         assert!(answered.is_none(), "before the loss was durable");
-        // The lost copy is trusted until then, and may not have it.
+        // The lost copy is trusted until then, and may lack the write.
         rig.expect(&rig.leaf(0), 0, 1, 0).await;
         rig.reported.stuck.set(false);
         log.write(Lba(16), rig.data(1, 3).await, Fua::No)
@@ -210,7 +211,7 @@ fn without_one_copy_writes_are_answered_by_the_origin_and_the_loss_is_durable_fi
 fn an_origin_that_forgets_what_it_was_given_gets_all_of_it_again() {
     run(|rig| async move {
         let log = rig.open(1, rig.both()).await.unwrap();
-        // More than are at the origin at once.
+        // More writes than are in flight to the origin at once.
         for block in 0..5 {
             let data = rig.data(1, 1 + block as u8).await;
             log.write(Lba(block * 16), data, Fua::No).await.unwrap();
@@ -218,7 +219,7 @@ fn an_origin_that_forgets_what_it_was_given_gets_all_of_it_again() {
         let timer = rig.local.env().timer;
         let (drained, ()) = join(log.drain(), async {
             timer.sleep(Nanos::from_millis(8)).await;
-            // Four writes have ended, the fifth is on its way.
+            // Four writes have ended, the fifth is in flight.
             rig.control.forget(rig.disks[0]);
         })
         .await;
@@ -235,7 +236,7 @@ fn an_origin_that_forgets_what_it_was_given_gets_all_of_it_again() {
 fn the_last_copy_is_not_given_up_and_what_is_owed_is_read_from_it() {
     run(|rig| async move {
         let log = rig.open(1, rig.both()).await.unwrap();
-        // The origin takes nothing, so that it stays owed.
+        // The origin takes nothing, so that the data stays dirty.
         rig.control.hang(rig.disks[0]);
         log.write(Lba(0), rig.data(1, 1).await, Fua::No)
             .await
@@ -280,7 +281,7 @@ fn the_last_copy_is_never_reported_lost() {
     });
 }
 
-/// Nobody writes to the last copy then: that it is gone shows to the cleaner's reads alone.
+/// No client writes to the last copy then: only the cleaner's reads show that the copy is gone.
 #[test]
 fn writes_fail_once_the_last_copy_cannot_be_read() {
     run(|rig| async move {
@@ -311,7 +312,7 @@ fn writes_fail_once_the_last_copy_cannot_be_read() {
         let drained = timer.timeout(Nanos::from_secs(10), log.drain()).await;
         drained.expect("it waits for ever").unwrap_err();
         assert_eq!(*rig.reported.lost.borrow(), [0]);
-        // Once it is back, so are writes: at the origin.
+        // Once the origin is back, writes succeed there.
         rig.control.revive(rig.disks[2]);
         let again = async {
             while write().await.is_err() {
@@ -346,7 +347,7 @@ fn what_is_owed_comes_back_at_the_next_opening_from_either_copy() {
             rig.expect(&log, 2, 198, byte).await;
             log.drain().await.unwrap();
             log.close().await;
-            // The copy that was away holds nothing that is true.
+            // The copy that was away has no valid data.
             let mut areas = rig.both();
             if let Some(copy) = missing {
                 areas[copy].as_mut().unwrap().trusted = false;
@@ -359,8 +360,8 @@ fn what_is_owed_comes_back_at_the_next_opening_from_either_copy() {
     });
 }
 
-/// What a daemon left that was killed, and one after it that had just opened the log: record
-/// n zeroes block n; those of the first from `fence` on are void.
+/// The log of a daemon that was killed, and of one after it that had just opened the log. Record n
+/// zeroes block n. Records of the first daemon from `fence` on are void.
 fn left_behind(fence: u64) -> Vec<(u32, Vec<u8>)> {
     let block = |encode: &dyn Fn(&mut [u8])| {
         let mut bytes = vec![0; BLOCK_BYTES];
@@ -461,7 +462,7 @@ fn a_log_that_is_full_waits_and_goes_round() {
 fn a_log_that_is_full_of_forced_writes_goes_round() {
     run(|rig| async move {
         let log = rig.open(1, rig.both()).await.unwrap();
-        // More than pacing stops, which lets no write wait for over a second.
+        // More clients than pacing stops: pacing lets no write wait for over a second.
         let clients = (0..400u64).map(|client| {
             let (rig, log) = (rig.clone(), log.clone());
             async move {

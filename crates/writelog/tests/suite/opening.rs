@@ -1,4 +1,4 @@
-//! An opening writes nothing until it is established, and one without room has a way out.
+//! An opening writes nothing until it is established; an opening without room has a remedy.
 
 use crate::journal::{WITNESS, all, candidate, standing};
 use crate::rig::{Rig, config, run};
@@ -38,8 +38,8 @@ fn trusted(opened: &Opened<BoxDevice>) -> [bool; 2] {
     [trusted(0), trusted(1)]
 }
 
-/// Else what was written before it would count as younger than it is, and the origin would lack
-/// more than `max_lag`.
+/// Otherwise earlier writes would count as younger than they are, and the origin would lack more
+/// than `max_lag`.
 #[test]
 fn the_clock_of_a_log_does_not_stand_while_it_is_opened() {
     run(|rig| async move {
@@ -61,7 +61,7 @@ fn an_attempt_that_is_refused_later_leaves_both_copies_as_they_were() {
             all(&rig, 2).await,
             all(&rig, WITNESS).await,
         ];
-        // One is away for a moment, and its origin is refused then.
+        // One device is away for a moment, and the origin is refused then.
         let without = [candidate(&rig, 1, "ssd0"), away("ssd1")];
         assert_eq!(trusted(&found(&rig, without).await.unwrap()), [true, false]);
         let after = [
@@ -70,7 +70,7 @@ fn an_attempt_that_is_refused_later_leaves_both_copies_as_they_were() {
             all(&rig, WITNESS).await,
         ];
         assert!(before == after, "something was written");
-        // The other one dies, and the one that was away has everything.
+        // The other device dies, and the one that was away has everything.
         let without = [away("ssd0"), candidate(&rig, 2, "ssd1")];
         assert_eq!(trusted(&found(&rig, without).await.unwrap()), [false, true]);
     });
@@ -96,7 +96,7 @@ fn any_number_of_attempts_takes_no_room() {
     });
 }
 
-/// A daemon that is killed again and again before its origin takes anything.
+/// A daemon that is killed again and again, each time before the origin takes anything.
 #[test]
 fn a_log_without_room_is_written_back_and_begun_again() {
     run(|rig| async move {

@@ -1,5 +1,5 @@
-//! An origin that refuses what it is given for good: writes go on up to the limits, and fail with
-//! its error then. Nothing waits for ever, and all goes on once it takes what it is given.
+//! An origin that refuses writes for good: clients write up to the limits, and then get the
+//! origin's error. Nothing waits for ever. All goes on once the origin accepts writes.
 
 use crate::rig::{Leaf, config, pass_on, run};
 use block::{Device, Extent, Fua, IoError, IoResult, Kind, Lba, Nanos, Sectors, Shared};
@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use writelog::Config;
 
-/// What an origin refuses.
+/// Operations that an origin refuses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum What {
     Writes,
@@ -16,7 +16,7 @@ enum What {
 
 struct Refusing {
     leaf: Leaf,
-    /// And with what.
+    /// The refused operation, and its error.
     refuses: Rc<Cell<Option<(What, Kind)>>>,
 }
 
@@ -67,7 +67,7 @@ fn refused_with(what: What, kind: Kind) {
         log.zero(Extent::new(Lba(0), Sectors(64))).await.unwrap();
         write(1).await.unwrap();
         timer.sleep(Nanos::from_secs(10)).await;
-        // It is past the limit by now, and each says why.
+        // The log is past the limit by now, and each write reports the cause.
         let error = write(2).await.expect_err("it is past the limit");
         assert_eq!(error.kind(), kind);
         assert_eq!(log.drain().await.unwrap_err().kind(), kind);

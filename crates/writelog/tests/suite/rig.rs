@@ -16,7 +16,7 @@ use writelog::{
 
 pub type Leaf = Disk<SimDriver>;
 
-/// One shard in such a world.
+/// Runs `test` on one shard in such a world.
 pub fn run<F: Future<Output = ()> + 'static>(test: impl Fn(Rig) -> F + 'static) -> Sim {
     let mut world = World::new(1);
     let mut add = |name: &str, mib, micros| {
@@ -58,7 +58,7 @@ pub fn run<F: Future<Output = ()> + 'static>(test: impl Fn(Rig) -> F + 'static) 
     sim
 }
 
-/// A log that keeps order.
+/// An ordered log.
 pub fn config(incarnation: u32) -> Config {
     Config {
         log: Uuid(1),
@@ -83,7 +83,7 @@ pub struct Rig {
     pub reported: Rc<Reported>,
 }
 
-/// Losses that were reported, and whether they can be made durable.
+/// Reported losses, and whether a loss can be made durable.
 #[derive(Default)]
 pub struct Reported {
     pub lost: RefCell<Vec<u16>>,
@@ -136,7 +136,7 @@ impl Rig {
         [Some(self.area(0, "pcie0")), Some(self.area(1, "pcie1"))]
     }
 
-    /// Both areas with so many segments, on what `device` makes of their disks.
+    /// Both areas of `segments` segments, on their disks as changed by `device`.
     pub fn areas<D>(&self, segments: u32, device: impl Fn(Leaf) -> D) -> [Option<Area<D>>; 2] {
         self.both().map(|area| {
             let area = area.expect("both are there");
@@ -160,7 +160,7 @@ impl Rig {
         self.open_by(incarnation, areas, None).await
     }
 
-    /// By a journal, if there is one.
+    /// Opens a log with `journal`, if there is one.
     pub async fn open_by(
         &self,
         incarnation: u32,
@@ -181,8 +181,8 @@ impl Rig {
         Ok(log)
     }
 
-    /// In front of a device that stands for the origin, which gets nothing before it is begun.
-    /// It is established.
+    /// Opens and establishes a log in front of a substitute for the origin, which gets nothing
+    /// before the log is begun.
     pub async fn open_before<D: Device>(
         &self,
         origin: impl Device,
@@ -195,7 +195,7 @@ impl Rig {
         Ok(log)
     }
 
-    /// Likewise, before it is established.
+    /// Opens a log in the same way, and does not establish it.
     pub async fn attempt<D: Device>(
         &self,
         origin: impl Device,
@@ -271,8 +271,8 @@ macro_rules! pass_on {
 }
 pub(crate) use pass_on;
 
-/// A disk, the reads of it, the bytes that were written to it, where it cannot be read, and whether it says that
-/// it has nothing but a hole.
+/// A disk with a count of its reads, the bytes written, its unreadable place, and a claim that it
+/// is one hole.
 pub struct Tapped {
     pub leaf: Leaf,
     pub reads: Rc<Cell<u64>>,

@@ -1,5 +1,5 @@
-//! What later incarnations know is written to three places, each of which may fail for a while at
-//! any of its writes: nothing hangs, nothing is lost, and the log goes on.
+//! The standing is written to three places, each of which may fail for a while at any write:
+//! nothing hangs, no data is lost, and the log goes on.
 
 use crate::rig::{Leaf, Rig, config, pass_on, run};
 use block::{BoxDevice, Device, Fua, IoError, IoResult, Kind, Lba, Nanos, Shared};
@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use writelog::{Candidate, Ledger, Wanted, Witness, WriteBack};
 
-/// How long the metadata of a device cannot be written.
+/// Time for which the metadata of a device cannot be written.
 const AWAY: Nanos = Nanos::from_secs(7);
-/// How long anything may take.
+/// Time limit of any operation.
 const MOST: Nanos = Nanos::from_secs(30);
 const WITNESS: usize = 2;
 
@@ -63,7 +63,7 @@ impl Device for Flaky {
     }
 }
 
-/// What lives came to.
+/// Results of all lives.
 #[derive(Default)]
 struct Outcomes {
     struck: Cell<u64>,
@@ -127,7 +127,7 @@ impl Life {
         log.begin().await.map(|()| log)
     }
 
-    /// As a node does: again and again.
+    /// Retries the opening, as a node does.
     async fn open(&self) -> WriteBack<Flaky> {
         let opening = async {
             loop {
@@ -140,7 +140,7 @@ impl Life {
         self.within("an opening", opening).await
     }
 
-    /// False: it has no copy any more.
+    /// Writes a block. Returns false if the log has no copy any more.
     async fn write(&self, log: &WriteBack<Flaky>, block: u64) -> bool {
         let byte = self.written.get() + 1;
         self.written.set(byte);
@@ -159,7 +159,7 @@ impl Life {
         }
     }
 
-    /// At rest for a moment, if that can be.
+    /// Brings the log to rest for a moment, if possible.
     async fn rest(&self, log: &WriteBack<Flaky>) {
         if let Err(error) = self.within("a rest", log.rest()).await {
             count(&self.outcomes.refused);
@@ -169,7 +169,7 @@ impl Life {
         log.go_on();
     }
 
-    /// With both devices, then without the second; until no copy is left.
+    /// Serves with both devices, then without the second, until no copy is left.
     async fn serve(&self, log: &WriteBack<Flaky>) {
         let timer = self.rig.local.env().timer;
         for block in 0..2 {

@@ -1,15 +1,15 @@
-//! Openings from summaries: what they save, and that no later record is overlooked for them.
+//! Openings from summaries: the reads saved, and no later record overlooked.
 
 use crate::rig::{Leaf, Rig, Tapped, config, run};
 use block::{Device, Fua, Lba};
 use layout::{BLOCK_BYTES, LOG_NUMBER, SEGMENT_BLOCKS, Segment, SegmentCopy, Uuid};
 use writelog::Area;
 
-/// Two records of so many blocks are in a segment.
+/// Blocks of a write: two such records fill a segment.
 const BLOCKS: u64 = 100;
-/// Room for all of it below a half, where nothing presses.
+/// Segments for all records below half of the log, where nothing presses.
 const SEGMENTS: u32 = 16;
-/// Where the first of them begins in the first segment, after its fence.
+/// Block of the first record in the first segment, after its fence.
 const FIRST: u32 = 2;
 
 async fn write(rig: &Rig, log: &impl Device, nth: u64, blocks: u64, byte: u8) {
@@ -31,7 +31,7 @@ async fn put(rig: &Rig, copy: usize, slot: u32, block: u32, bytes: &[u8]) {
     written.await.unwrap();
 }
 
-/// Has a block of a segment be in another slot of a copy.
+/// Moves a block of a segment to another slot of a copy.
 async fn relocate(rig: &Rig, copy: usize, block: u32, from: u32, to: u32) {
     let buf = rig.local.env().pool.get(BLOCK_BYTES).await;
     let (buf, read) = rig.leaf(1 + copy).read(at(from, block), buf).await;
@@ -60,7 +60,7 @@ fn untrusted(rig: &Rig, copy: usize) -> [Option<Area<Leaf>>; 2] {
     areas
 }
 
-/// Three segments of two records each, and the header of a fourth, which has one.
+/// Writes three segments of two records each, and a fourth with a header and one record.
 async fn filled(rig: &Rig, flushed: bool) {
     let log = rig.open(1, both(rig)).await.unwrap();
     for nth in 0..6 {
@@ -195,10 +195,10 @@ fn nor_is_it_if_a_copy_could_not_read_the_summary_for_once() {
     });
 }
 
-/// A segment that one copy alone began, and a later incarnation once more without that copy.
+/// A segment that only one copy began, and that a later incarnation began again without that copy.
 #[test]
 fn of_two_segments_with_one_number_the_later_holds() {
-    // The stale one is seen first, and last.
+    // The stale segment is scanned first, and last.
     for (newer, stale) in [(5, 1), (1, 5)] {
         run(move |rig| async move {
             turned(&rig).await;

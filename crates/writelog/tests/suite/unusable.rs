@@ -1,4 +1,4 @@
-//! A device of two that cannot be used at an opening, in whatever way, counts as absent.
+//! One of two devices cannot be used at an opening, in any way: it counts as absent.
 
 use crate::rig::{Leaf, Rig, config, pass_on, run};
 use block::{
@@ -8,21 +8,21 @@ use layout::{BLOCK_SECTORS, LOG_AREA, Uuid};
 use std::rc::Rc;
 use writelog::{Candidate, Ledger, Wanted, Witness, WriteBack};
 
-/// In what way.
+/// Fault of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     None,
-    /// It cannot be opened.
+    /// The device cannot be opened.
     Closed,
-    /// It can be read and not written.
+    /// Reads succeed and writes fail.
     ReadOnly,
-    /// Past its superblocks it does not answer.
+    /// The device does not answer past its superblocks.
     Silent,
-    /// It has lost a part of its end.
+    /// The device has lost a part of its end.
     Short,
-    /// It has lost nearly all.
+    /// The device has lost nearly all.
     Tiny,
-    /// Somebody else's data are on it.
+    /// Foreign data is on the device.
     Foreign,
 }
 
@@ -78,7 +78,7 @@ impl Device for Faulty {
     }
 }
 
-/// A log with these faults, and how many devices it goes without that it names.
+/// Opens a log with these faults. Returns the number of devices reported missing too.
 async fn open(rig: &Rig, faults: [Fault; 2]) -> IoResult<(WriteBack<Faulty>, usize)> {
     let candidate = |copy: usize| Candidate {
         holes: Vec::new(),
@@ -119,7 +119,7 @@ async fn serve(rig: &Rig, fault: Fault, copy: usize) {
     let (log, _) = open(rig, [Fault::None; 2]).await.unwrap();
     let data = rig.data(200, 1).await;
     log.write(Lba(0), data, Fua::Yes).await.unwrap();
-    // Nothing of it is at the origin.
+    // No data of the log is at the origin.
     log.close().await;
     if fault == Fault::Foreign {
         let mut buf = rig.local.env().pool.get(17 * 4096).await;
@@ -147,7 +147,7 @@ async fn serve(rig: &Rig, fault: Fault, copy: usize) {
         rig.expect(&rig.leaf(1 + copy), 0, 2, 0x5a).await;
         return;
     }
-    // Once it is well both are used again.
+    // Once the device is healthy both are used again.
     let (log, missing) = open(rig, [Fault::None; 2]).await.unwrap();
     assert_eq!((missing, log.status().copies), (0, 2));
     rig.expect(&log, 1, 1, 2).await;

@@ -1,4 +1,4 @@
-//! A tiny executor whose clock jumps to the next timer when nothing can run.
+//! A tiny executor with a clock that jumps to the next timer when nothing can run.
 
 use crate::{Env, Executor, Nanos, Pool, TimerKey};
 use std::cell::{Cell, RefCell};

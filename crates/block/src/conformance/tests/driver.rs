@@ -59,7 +59,7 @@ fn every_flaw_is_caught() {
 /// Runs shards in turn on one thread, each with a clock of its own.
 struct Shards {
     flaw: Flaw,
-    /// The number it gives each shard it boots.
+    /// Number of each shard at its boot.
     ids: Vec<u32>,
     /// The most turns.
     turns: u32,

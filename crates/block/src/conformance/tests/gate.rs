@@ -1,4 +1,4 @@
-//! The gate suite over the real gate, and over gates that lack something.
+//! The gate suite over the real gate, and over defective gates.
 
 use super::caught;
 use super::clock::block_on;
@@ -41,7 +41,7 @@ fn flaws_beneath_the_gate_are_caught() {
     }
 }
 
-/// A memory whose block is one sector, and eight from some moment on.
+/// A memory with a block of one sector, and of eight from some moment on.
 #[derive(Clone)]
 struct Coarsened {
     memory: Memory,
@@ -271,7 +271,7 @@ fn a_block_that_is_overwritten_whole_need_not_be_readable() {
             assert_eq!(after[..from], before[..from]);
             assert_eq!(after[to..], before[to..]);
         }
-        // A part of it has neighbours that are unknown.
+        // A part of the block has neighbours that are unknown.
         for (from, len) in [(BLOCK + 1, 10), (BLOCK - 1, 2), (BLOCK - 1, BLOCK)] {
             let data = env.pool.take(len as usize).share();
             let error = gate.write(from, data, Fua::No).await.unwrap_err();

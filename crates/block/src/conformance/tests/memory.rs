@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// A write is torn inside sectors, as the page cache tears it.
+/// A write is torn inside sectors, as by the page cache.
 const TORN_BYTES: usize = 240;
 
 /// The fault of the device.
@@ -69,7 +69,7 @@ impl Memory {
         self.disk.flaw == flaw
     }
 
-    /// Runs `work` after a while, whether or not anyone waits for it.
+    /// Runs `work` after a while, with or without a waiter.
     fn begin<T: 'static>(
         &self,
         work: impl Future<Output = T> + 'static,

@@ -93,7 +93,7 @@ impl Queue {
         }
     }
 
-    /// Tries an operation; `None` if it has to wait.
+    /// Tries an operation; `None` if the operation has to wait.
     fn attempt(&mut self, flight: &mut InFlight) -> Option<IoResult<u64>> {
         let InFlight {
             target, op, sent, ..

@@ -1,4 +1,4 @@
-//! Every way that a log may be found.
+//! Every state in which a log may be found.
 
 mod overtaken;
 
@@ -84,7 +84,7 @@ fn chosen_by(
     choose(wanted, witness.as_ref(), &names, [first, second])
 }
 
-/// Which copies are trusted, and whether the log is a new one.
+/// Opens the log. Returns the trusted copies, and true if the log is new.
 fn opened(witness: Option<LogSuperblock>, found: [Found; 2]) -> ([bool; 2], bool) {
     let chosen = chosen(witness, found).unwrap();
     assert_eq!(
@@ -158,7 +158,7 @@ fn a_copy_that_was_lost_is_not_trusted_whoever_knows_of_it() {
         opened(None, [stale(), device(on())]),
         ([false, true], false)
     );
-    // The others knew it before the witness did.
+    // The devices had it before the witness.
     assert_eq!(
         opened(Some(witness()), [stale(), device(on())]),
         ([false, true], false)
@@ -175,7 +175,7 @@ fn a_copy_that_was_lost_is_not_trusted_whoever_knows_of_it() {
         ([false, true], false)
     );
     refused(Some(witness()), [image(), gone()], "is on ssd0 and ssd1");
-    // It joins again: the first superblock that names it is of a later epoch than its own.
+    // The copy joins again: the first superblock that names it is of a later epoch than its own.
     let joins = superblock(Some(1), 13, 3, BOTH);
     assert_eq!(
         opened(Some(knows()), [stale(), device(joins)]),
@@ -253,14 +253,14 @@ fn with_nothing_owed_new_devices_are_a_new_log() {
         opened(clean_witness(), [clean(), gone()]),
         ([true, false], false)
     );
-    // One that was lost while something was owed, all of which has gone to the origin since.
+    // A copy that was lost while data was dirty, all of which has been written back since.
     let later = || {
         let mut later = superblock(None, 20, 4, [false, true]);
         later.owes = false;
         Some(later)
     };
     assert_eq!(opened(later(), [current(0), blank()]), (BOTH, true));
-    // A cut while a log was made: in the witness first, then on the devices.
+    // A power cut while a log was made: in the witness first, then on the devices.
     let mut begun = superblock(None, 1, 1, [false; 2]);
     begun.owes = false;
     assert_eq!(
@@ -275,7 +275,7 @@ fn with_nothing_owed_new_devices_are_a_new_log() {
     );
 }
 
-/// It is left as it is, and what is missing is said.
+/// A refused log is left unchanged, and the message names the missing devices.
 #[test]
 fn one_device_that_cannot_be_used_counts_as_absent() {
     let mut other = superblock(Some(1), 30, 2, BOTH);
@@ -365,7 +365,7 @@ fn another_volume_size_origin_or_room_is_refused() {
     );
 }
 
-/// Which copies are trusted once the operator has asked for it, and what is doubted.
+/// Opens the log at the operator's request. Returns the trusted copies, and the doubts.
 fn kept(witness: Option<LogSuperblock>, found: [Found; 2]) -> Result<([bool; 2], String), String> {
     let wanted = Wanted {
         keep: true,
@@ -393,7 +393,7 @@ fn the_operator_may_ask_for_what_nothing_says_is_current() {
             "{doubt}"
         );
     }
-    // The one that was away is not trusted by anybody from then on.
+    // The copy that was away is never trusted from then on.
     let wanted = Wanted {
         keep: true,
         ..wanted()
@@ -414,12 +414,12 @@ fn the_operator_may_ask_for_another_origin_to_be_overwritten() {
     assert!(doubt.starts_with("this is another device"), "{doubt}");
     let (_, doubt) = kept(None, with(|s| s.sectors = 792)).unwrap();
     assert!(doubt.contains("had 792 sectors; 800 are wanted"), "{doubt}");
-    // What it would owe past the end cannot be carried out.
+    // Dirty data past the end cannot be written back.
     let smaller = kept(None, with(|s| s.sectors = 808)).unwrap_err();
     assert!(smaller.contains("`--rewind` gives that up"), "{smaller}");
 }
 
-/// What is known to be overtaken is not doubted but known.
+/// Overtaken data is known for certain: the operator's request does not change that.
 #[test]
 fn nobody_can_ask_for_what_is_overtaken_or_somebody_elses() {
     let refused = |witness, found, why: &str| {
@@ -447,7 +447,7 @@ fn nobody_can_ask_for_what_is_overtaken_or_somebody_elses() {
     refused(Some(clean(witness())), [blank(), blank()], nothing);
 }
 
-/// Whoever reads a refusal learns by what it can be lifted.
+/// Each refusal names its remedy.
 #[test]
 fn each_refusal_names_the_command_that_accepts_it() {
     let with = |change: fn(&mut LogSuperblock)| {

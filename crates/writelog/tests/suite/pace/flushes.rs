@@ -8,14 +8,14 @@ use std::cell::Cell;
 use std::rc::Rc;
 use writelog::Cleaning;
 
-/// How many pages there are.
+/// Number of pages.
 const HOT: u64 = 256;
-/// What is counted, at the end of a run.
+/// Time at the end of a run in which writes are counted.
 const COUNTED: Nanos = Nanos::from_secs(20);
 /// MiB of each device of the log.
 const SEGMENTS: u32 = 260;
 
-/// Writes a page and flushes, again and again; counts what ends once that has settled.
+/// Writes a page and flushes, again and again. Counts the flushes that end in the counted time.
 async fn sync_hot_pages(rig: &Rig, to: &impl Device, client: u64, until: Nanos, count: &Cell<u64>) {
     let mut rng = Rng::fork(11, client);
     while rig.now() < until {
@@ -30,8 +30,8 @@ async fn sync_hot_pages(rig: &Rig, to: &impl Device, client: u64, until: Nanos, 
     }
 }
 
-/// Flushed writes a second of hot pages at the end of a run; without a log they go to the
-/// origin directly.
+/// Returns the flushed writes a second of hot pages at the end of a run. Without a log they go to
+/// the origin directly.
 fn syncs(setup: Option<Setup>, until: Nanos) -> u64 {
     let all = Rc::new(Cell::new(0));
     let count = all.clone();
@@ -48,7 +48,7 @@ fn syncs(setup: Option<Setup>, until: Nanos) -> u64 {
                     }
                 }
             });
-            // Tasks of their own, so that none is woken by what wakes another.
+            // Tasks of their own, so that no client is woken by the signal of another.
             let env = rig.local.env();
             clients.for_each(|client| env.spawn.spawn(client));
             env.timer.sleep(until + Nanos::from_secs(1)).await;
@@ -86,7 +86,8 @@ fn flushes_of_hot_pages_are_absorbed_where_windows_are_carried() {
             "{journaled} and {coalesced}"
         );
     }
-    // The disk gets intervals of a few pages, one after the other; of one page each, a fifth.
+    // The disk gets intervals of a few pages, one after the other. With one page each, the rate
+    // would be a fifth.
     assert!(
         (through / 2..through).contains(&ordered),
         "{ordered} and {through}"

@@ -14,10 +14,10 @@ use std::rc::Rc;
 use writelog::Cleaning;
 
 const RUN: Nanos = Nanos::from_secs(120);
-/// The longest that pacing holds a write back, and the write itself.
+/// Longest delay of a write by pacing, and the write itself.
 const WAIT_MAX: Nanos = Nanos::from_millis(1020);
 
-/// When writes began, and how long they took.
+/// Beginning and latency of writes.
 type Writes = Rc<RefCell<Vec<(Nanos, Nanos)>>>;
 
 async fn write_at_random(rig: Rig, client: u64, writes: Writes) {
@@ -34,8 +34,8 @@ fn longest<'a>(writes: impl IntoIterator<Item = &'a (Nanos, Nanos)>) -> Nanos {
     took.max().expect("there are some")
 }
 
-/// Writes a second of as many clients to the devices of the log alone, each to both, one behind
-/// the other as a log does.
+/// Returns the writes a second of as many clients to the devices of the log alone, each to both,
+/// one after the other as a log does.
 fn bare_writes() -> u64 {
     let count = Rc::new(Cell::new(0));
     let all = count.clone();
@@ -66,13 +66,13 @@ fn bare_writes() -> u64 {
     all.get()
 }
 
-/// What writers of a log see, in writes a second and the longest of them.
+/// Writes a second, and the longest latency, for the writers of a log.
 struct Paced {
-    /// Until it is half full.
+    /// Until the log is half full.
     free: (u64, Nanos),
     /// In the second half of the run.
     settled: (u64, Nanos),
-    /// The longest of all.
+    /// Longest latency of the run.
     longest: Nanos,
 }
 
@@ -119,7 +119,7 @@ fn random_writes_slow_down_to_the_disk_s_rate_without_a_pause() {
             (200..800).contains(&settled.0),
             "{cleaning:?}: {settled:?} to a disk"
         );
-        // Where writes are stopped until a segment is free, the longest takes 545 ms.
+        // If writes were stopped until a segment is free, the longest would take 545 ms.
         assert!(
             settled.1 < Nanos::from_millis(150),
             "{cleaning:?}, the longest: {settled:?}"
@@ -134,7 +134,7 @@ fn random_writes_go_at_the_ssds_speed_until_a_half_and_none_is_stopped_then() {
     println!("the SSDs alone: {bare} a second");
     for cleaning in Cleaning::ALL {
         let Paced { free, longest, .. } = random_writes(cleaning, 260);
-        // Each waits for the record before its own, and has a part of its header.
+        // Each write waits for the record before its own, and has a part of its header.
         assert!(
             free.0 * 2 >= bare && free.1 < Nanos::from_millis(20),
             "{cleaning:?}, below a half: {free:?} of {bare}"
@@ -146,7 +146,8 @@ fn random_writes_go_at_the_ssds_speed_until_a_half_and_none_is_stopped_then() {
     }
 }
 
-/// Random reads in ten seconds from the disk by so many readers, after `burst` writes that it lacks.
+/// Returns the random reads from the disk in ten seconds by `readers` readers, after `burst` writes
+/// that the disk lacks.
 fn reads_after(burst: u64, readers: u64, max_lag: Nanos) -> u64 {
     let reads = Rc::new(Cell::new(0));
     let count = reads.clone();
@@ -190,7 +191,7 @@ fn reads_from_the_origin_keep_most_of_their_rate_while_the_log_is_cleaned() {
         println!("{readers} readers, max_lag {lag_s} s: {beside} of {alone}");
         left.push(beside * 100 / alone);
     }
-    // A cleaner that never rests leaves one of them 49 %.
+    // A cleaner that never rests leaves one reader 49 %.
     assert!(left[..2].iter().all(|left| *left >= 80), "{left:?}");
 }
 
@@ -202,8 +203,8 @@ async fn write_until(rig: Rig, client: u64, over: Rc<Cell<bool>>) {
     }
 }
 
-/// How long a log that owes much takes to get empty beside writing clients, and how long that
-/// seemed after a while.
+/// Returns the time until a log with much dirty data is empty beside writing clients, and the
+/// estimate of that time after a while.
 fn retired(cleaning: Cleaning) -> (Nanos, Nanos) {
     let took = Rc::new(Cell::new((Nanos::ZERO, Nanos::ZERO)));
     let taken = took.clone();

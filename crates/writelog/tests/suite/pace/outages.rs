@@ -1,5 +1,5 @@
-//! Clients that write while a part is away: none of them gets an error, and what they have
-//! written is at the origin in the end.
+//! Clients that write while a part is away: no client gets an error, and all writes are at the
+//! origin in the end.
 
 use super::WAIT_MAX;
 use super::rig::{DEPTH, ORIGIN, Rig, Setup, run};
@@ -15,12 +15,12 @@ const AWAY_FROM: Nanos = Nanos::from_secs(30);
 const AWAY_TO: Nanos = Nanos::from_secs(90);
 const RUN: Nanos = Nanos::from_secs(240);
 
-/// What goes wrong at `AWAY_FROM`.
+/// Fault at `AWAY_FROM`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
-    /// The origin fails everything until `AWAY_TO`, and has lost what it had not flushed.
+    /// The origin fails everything until `AWAY_TO`, and has lost its unflushed writes.
     OriginFails,
-    /// The same, and it does not say what it has lost: a canary.
+    /// The same, but the origin does not report the loss: a canary.
     OriginLies,
     /// The origin answers nothing until `AWAY_TO`.
     OriginHangs,
@@ -30,26 +30,26 @@ enum Fault {
 
 #[derive(Clone, Copy)]
 struct Load {
-    /// How long each client waits after a write.
+    /// Pause of each client after a write.
     think: Nanos,
     segments: u32,
     max_lag: Nanos,
 }
 
-/// What clients saw: of each write when it began, and how long it took.
+/// Observations of the clients: the beginning and the latency of each write.
 #[derive(Default)]
 struct Seen {
     writes: RefCell<Vec<(Nanos, Nanos)>>,
     errors: RefCell<Vec<String>>,
-    /// What each block got last.
+    /// Newest value of each block.
     newest: RefCell<BTreeMap<u64, u64>>,
-    /// Whether the device of the log that is unplugged was reported lost.
+    /// Devices of the log that were reported lost.
     lost: RefCell<Vec<u16>>,
 }
 
 impl Seen {
-    /// Writes a second that began in the span, and how long half of them, 99 % of them and all of them took at
-    /// most.
+    /// Returns the writes a second that began in the span, and the latency of half, of 99 % and of
+    /// all of them at most.
     fn between(&self, from: Nanos, to: Nanos) -> (u64, [Nanos; 3]) {
         let writes = self.writes.borrow();
         let within = writes
@@ -68,7 +68,7 @@ impl Seen {
     }
 }
 
-/// Blocks of one client each, so that none overtakes another's.
+/// Each client has its own blocks, so that no write overtakes another client's.
 async fn write(rig: &Rig, load: Load, client: u64, seen: &Seen) {
     let (env, mut rng) = (rig.local.env(), Rng::fork(17, client));
     let mut number = client;
@@ -96,7 +96,7 @@ async fn strike(rig: &Rig, fault: Fault) {
     let [origin, log, ..] = rig.disks;
     match fault {
         Fault::OriginFails => {
-            // What it has lost it says at its next flush.
+            // The origin reports the loss at its next flush.
             rig.control.forget(origin);
             rig.control.kill(origin);
         }
@@ -140,7 +140,8 @@ fn clients(cleaning: Cleaning, load: Load, fault: Fault) -> Rc<Seen> {
     seen
 }
 
-/// Says what clients saw before, meanwhile and afterwards; the longest write of all.
+/// Reports the clients' observations before, during and after the outage. Returns the longest
+/// latency.
 fn report(cleaning: Cleaning, fault: Fault, seen: &Seen) -> Nanos {
     assert_eq!(*seen.errors.borrow(), [""; 0], "{cleaning:?}, {fault:?}");
     let spans = [Nanos::ZERO, AWAY_FROM, AWAY_TO, RUN];
@@ -165,7 +166,7 @@ fn writers_do_not_see_an_origin_that_is_away_within_the_limits() {
     for cleaning in Cleaning::ALL {
         for fault in [Fault::OriginFails, Fault::OriginHangs] {
             let longest = report(cleaning, fault, &clients(cleaning, EASY, fault));
-            // After it has hung, its rate seems to be low for a while, and writes are paced by that.
+            // After a hang the origin's measured rate is low for a while, and paces writes.
             assert!(longest < WAIT_MAX, "{cleaning:?}, {fault:?}: {longest:?}");
         }
     }

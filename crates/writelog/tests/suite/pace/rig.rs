@@ -16,12 +16,12 @@ use writelog::{
 
 pub const DEPTH: u64 = 16;
 pub const ORIGIN: Sectors = Sectors::from_mib(2048);
-/// Two halves of what a window carries at most, and what is before them.
+/// Size of the journal: two halves for the largest window, and the blocks before them.
 const JOURNAL: Sectors = Sectors::from_mib(132);
 
 pub type Leaf = Disk<SimDriver>;
 
-/// Where a journal is.
+/// Place of a journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JournalOn {
     /// A disk like the origin's.
@@ -30,13 +30,13 @@ pub enum JournalOn {
     Origins,
 }
 
-/// What a log is like.
+/// Setup of a log.
 #[derive(Clone, Copy)]
 pub struct Setup {
     pub cleaning: Cleaning,
-    /// MiB of each of its devices.
+    /// MiB of each device of the log.
     pub segments: u32,
-    /// Of a journaled one.
+    /// Place of the journal, if the log is journaled.
     pub journal: JournalOn,
     pub max_lag: Nanos,
 }
@@ -52,7 +52,7 @@ impl Setup {
     }
 }
 
-/// One shard with such a log.
+/// One shard with the log of a [`Setup`].
 #[derive(Clone)]
 pub struct Rig {
     pub local: Local<SimDriver>,
@@ -79,7 +79,7 @@ impl Members for Lost {
     }
 }
 
-/// A disk of which unit 0 is the beginning, and unit 1 what is behind the origin.
+/// A disk in two parts: unit 0 is the beginning, unit 1 the part behind the origin.
 struct Parted(Hdd);
 
 impl Model for Parted {
@@ -236,7 +236,7 @@ impl Rig {
         block::Device::write(&self.log, at, data, Fua::No).await
     }
 
-    /// Writes so many blocks at random places.
+    /// Writes `blocks` blocks at random places.
     pub async fn owe(&self, blocks: u64) {
         let mut rng = Rng::fork(9, 0);
         for _ in 0..blocks {
